@@ -1,0 +1,70 @@
+"""Devices: the only place that knows how a device synchronises, keeps time and counts memory.
+
+One device is one module named after its kind, with a class ``DEVICE`` points to. Importing a
+device module never imports torch, because the parent asks ``unavailable`` of each.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+KINDS = ("npu", "cuda", "cpu", "npu-sim")
+"""All kinds; ``device=auto`` takes the first of npu, cuda, cpu that is available."""
+
+
+class Device(Protocol):
+    """What the harness needs of a device. Methods below the line run in the worker only."""
+
+    kind: str
+    index: int
+    default_dtype: str
+    forkable: bool
+    """Whether a worker may be forked from a process that has imported torch already."""
+
+    def unavailable(self) -> str | None:
+        """Return the reason and the fix when this device cannot be used here, else ``None``.
+
+        Runs in the parent: looks at files and packages, never imports torch.
+        """
+
+    def worker_environment(self, threads: int) -> dict[str, str]:
+        """Return the variables that a worker needs before it imports torch."""
+
+    # ---- worker only ----------------------------------------------------------------------
+
+    def setup(self, threads: int, interop_threads: int) -> None:
+        """Import what the device needs, select it, set the thread counts."""
+
+    def torch_device(self) -> torch.device:
+        """Return the ``torch.device`` that models and inputs are made on."""
+
+    def synchronize(self) -> None:
+        """Wait until all queued work is done. A no-op on a CPU."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the facts of device, driver and toolkit that belong into the environment."""
+
+    def reset_peak_memory(self) -> None:
+        """Start a new peak."""
+
+    def peak_memory_bytes(self) -> int | None:
+        """Return the peak since the last reset, in bytes above the process's base."""
+
+    memory_meaning: str
+    """What ``peak_memory_bytes`` counts, in a few words."""
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Say whether an exception means that memory ran out."""
+
+
+def device(kind: str, index: int = 0) -> Device:
+    """Return the device of this kind; raise ``KeyError`` for an unknown kind."""
+    if kind not in KINDS:
+        raise KeyError(kind)
+    module = importlib.import_module(f"benchbench.devices.{kind.replace('-', '_')}")
+    made: Device = module.DEVICE(index=index)
+    return made
