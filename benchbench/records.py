@@ -283,6 +283,21 @@ class Interference(_Data):
     steal_s: float | None = None
 
 
+class DeviceTime(_Data):
+    """Host and device time of one mode on a device with a queue (docs/method.md)."""
+
+    period_s: float
+    """Sustained wall seconds per call: N calls, one synchronisation, divided by N."""
+    enqueue_s: float
+    """Seconds until a call returns in that loop: the host's cost."""
+    device_span_s: float | None = None
+    """Seconds between the device events around one call; absent without event timing."""
+    gap: float | None = None
+    """1 - sum of device spans / elapsed: the share of time in which the device idles."""
+    bound: Literal["host", "device", "mixed", "unknown"] = "unknown"
+    resolution_s: float | None = None
+
+
 class Samples(_Data):
     """Raw readings of one process and phase: nanoseconds per sample, not per call."""
 
@@ -307,6 +322,7 @@ class Measurement(_Data):
     stop_reason: StopReason | None = None
     steady: Steady | None = None
     interference: Interference | None = None
+    device_time: DeviceTime | None = None
     graph: GraphEvidence | None = None
     accuracy: AccuracyResult | None = None
     memory: Memory | None = None
@@ -390,6 +406,7 @@ class Record(_Data):
     status: Status
     failure: Failure | None = None
     latency: Latency | None = None
+    device_time: DeviceTime | None = None
     throughput: Throughput | None = None
     compile: CompileCost | None = None
     break_even_calls: float | str | None = None
