@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
+
+# File systems allow 255 bytes; the rest is left for suffixes that others append.
+MAX_NAME_BYTES = 100
 
 
 def shipped(folder: str) -> Path:
@@ -17,3 +21,21 @@ def shipped(folder: str) -> Path:
     if (root / "pyproject.toml").is_file() and (root / folder).is_dir():
         return root / folder
     return PACKAGE / folder
+
+
+def safe_name(text: str) -> str:
+    """Return a file name for any text: one component, at most 100 bytes of UTF-8, never empty.
+
+    Letters and digits of every script, ``-``, ``_`` and inner dots stay. When anything had to be
+    replaced or cut, a hash of the whole text is appended, so that different texts keep different
+    names.
+    """
+    kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in text)
+    kept = kept.strip(".") or "_"
+    if kept == text and len(kept.encode()) <= MAX_NAME_BYTES:
+        return kept
+    # surrogatepass: an undecodable byte of a file name arrives as a lone surrogate.
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    room = MAX_NAME_BYTES - len(digest) - 1
+    cut = kept.encode("utf-8", "replace")[:room].decode("utf-8", "ignore")
+    return f"{cut}-{digest}"
