@@ -275,6 +275,9 @@ class Interference(_Data):
     """What the host did to this process while it sampled."""
 
     cpu_over_wall: float | None = None
+    """CPU seconds of the measuring thread per wall second; low for a model that waits, too."""
+    wait_over_wall: float | None = None
+    """Share of the time in which the thread was ready to run and had no core."""
     involuntary_switches: int | None = None
     major_faults: int | None = None
     load_average: float | None = None

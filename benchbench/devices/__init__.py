@@ -16,6 +16,19 @@ KINDS = ("npu", "cuda", "cpu", "npu-sim")
 """All kinds; ``device=auto`` takes the first of npu, cuda, cpu that is available."""
 
 
+class Event(Protocol):
+    """A mark in the queue of a device."""
+
+    def record(self) -> None:
+        """Put the mark at the end of the queue."""
+
+    def query(self) -> bool:
+        """Say whether the device has come past the mark."""
+
+    def elapsed_s(self, later: Event) -> float:
+        """Return the device seconds from this mark to a later one, after a synchronisation."""
+
+
 class Device(Protocol):
     """What the harness needs of a device. Methods below the line run in the worker only."""
 
@@ -24,6 +37,8 @@ class Device(Protocol):
     default_dtype: str
     forkable: bool
     """Whether a worker may be forked from a process that has imported torch already."""
+    queued: bool
+    """Whether a call returns before its work is done: such a device has events and a queue."""
 
     def unavailable(self) -> str | None:
         """Return the reason and the fix when this device cannot be used here, else ``None``.
@@ -48,8 +63,11 @@ class Device(Protocol):
     def describe(self) -> dict[str, Any]:
         """Return the facts of device, driver and toolkit that belong into the environment."""
 
+    def mark_memory_base(self) -> None:
+        """Take what is in use now as the base of all peaks: called right before the model loads."""
+
     def reset_peak_memory(self) -> None:
-        """Start a new peak."""
+        """Give back what nobody uses any more and start a new peak."""
 
     def peak_memory_bytes(self) -> int | None:
         """Return the peak since the last reset, in bytes above the process's base."""
@@ -59,6 +77,12 @@ class Device(Protocol):
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Say whether an exception means that memory ran out."""
+
+    def event(self) -> Event | None:
+        """Return a new timing event, or ``None`` where there is no queue to put it into."""
+
+    def preheat(self) -> None:
+        """Raise a clock that drops while the device idles. A no-op on a CPU."""
 
 
 def device(kind: str, index: int = 0) -> Device:
