@@ -20,6 +20,10 @@ class ConfigError(BenchbenchError):
     """The command line or a configuration file asks for something that does not exist."""
 
 
+class LoadError(BenchbenchError):
+    """A model, mode or plugin that a target names cannot be found or does not fit its case."""
+
+
 class StoreError(BenchbenchError):
     """The results folder cannot be read or written as asked."""
 
