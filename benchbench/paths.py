@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
@@ -28,10 +29,12 @@ def safe_name(text: str) -> str:
 
     Letters and digits of every script, ``-``, ``_`` and inner dots stay. When anything had to be
     replaced or cut, a hash of the whole text is appended, so that different texts keep different
-    names.
+    names. Where the locale allows only ASCII in file names, the letters of other scripts go too.
     """
     kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in text)
     kept = kept.strip(".") or "_"
+    if not _can_be_a_name(kept):
+        kept = kept.encode("ascii", "replace").decode("ascii").replace("?", "_")
     if kept == text and len(kept.encode()) <= MAX_NAME_BYTES:
         return kept
     # surrogatepass: an undecodable byte of a file name arrives as a lone surrogate.
@@ -39,3 +42,11 @@ def safe_name(text: str) -> str:
     room = MAX_NAME_BYTES - len(digest) - 1
     cut = kept.encode("utf-8", "replace")[:room].decode("utf-8", "ignore")
     return f"{cut}-{digest}"
+
+
+def _can_be_a_name(text: str) -> bool:
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
