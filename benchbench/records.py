@@ -230,6 +230,8 @@ class GraphEvidence(_Data):
     ir_ops: dict[str, int] = {}
     counters: dict[str, int] = {}
     """The few library counters that the other fields were read from."""
+    notes: list[str] = []
+    """Warnings that the libraries hide in their logs, and evidence that this torch cannot give."""
 
 
 class AccuracyResult(_Data):

@@ -1,0 +1,57 @@
+"""Torch's many-line messages as one line that a table has room for. Pure text, no torch."""
+
+from __future__ import annotations
+
+import re
+
+MAX_REASON = 300
+
+
+def one_line(text: str, limit: int = MAX_REASON) -> str:
+    """Return the text in one line of at most ``limit`` characters."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def break_reason(text: str) -> str:
+    """Return torch's many-line message as one line: what, and the object that it is about."""
+    first = text.strip().split("\n", 1)[0].strip()
+    context = re.search(r"Developer debug context: *(.+)", text)
+    about = context[1].strip() if context else ""
+    if not first:
+        return one_line(text)
+    if first.startswith("generic_jump"):
+        return "data-dependent branch"
+    if about and about not in first:
+        first = f"{first}: {about}"
+    elif not context and len(first) < 20:
+        return one_line(text)
+    return one_line(first)
+
+
+def recompile_reason(text: str) -> str:
+    """Return the guard that failed, without torch's source quotation and hints."""
+    line = text.strip().split("\n", 1)[0]
+    line = re.sub(r"^\s*(-\s*)?\d+/\d+:\s*", "", line)
+    return one_line(re.split(r"\s{2,}#|\(HINT:", line)[0]) or one_line(text)
+
+
+def error_reason(error: BaseException) -> tuple[str, str, str | None]:
+    """Return kind, one-line reason and hint of an exception that came out of compiling or running.
+
+    The wrapper that torch puts around a backend's exception is opened, since its text says nothing.
+    """
+    inner = error
+    while isinstance(getattr(inner, "inner_exception", None), BaseException):
+        inner = inner.inner_exception  # type: ignore[attr-defined]
+    kind = type(inner).__name__
+    text = break_reason(str(inner)) or kind
+    if kind == "FailOnRecompileLimitHit":
+        return kind, "recompile limit reached under fullgraph", "fix what the reasons name"
+    if kind == "Unsupported":
+        return kind, text, "all breaks are in the record; fullgraph=false counts them instead"
+    if "incorrect fake" in str(inner) or "meta) kernel" in str(inner):
+        return kind, text, "the op's Meta function promises another shape, stride or dtype"
+    if "ge_converter" in str(inner) or "AscendIR" in str(inner):
+        return kind, text, "the op needs a converter: python -m benchbench coverage"
+    return kind, text, None
