@@ -30,6 +30,7 @@ import msgspec
 
 from benchbench import devices
 from benchbench.ending import JobEnd, signal_name
+from benchbench.environment import job_variables
 from benchbench.forkserver import PHASE_FD, PRELOAD, SIGKILL, TOKEN, kill_group, sweep
 from benchbench.interrupts import Interrupts
 from benchbench.records import PHASES, Job, Limits, Outcome, Phase
@@ -112,7 +113,7 @@ class Launcher:
         log_path.touch()
         request = _Request(
             argv=[self._entry, str(job_path), str(outcome_path)],
-            environment=_job_environment(job),
+            environment=_own_variables(job),
             log_path=log_path,
         )
         notes: list[str] = []
@@ -177,24 +178,15 @@ class Launcher:
 
     def _environment(self, job: Job) -> dict[str, str]:
         """Return the variables that must be set before torch is imported."""
-        settings = job.settings
-        device = devices.device(job.case.device)
-        environment = {
-            # Sets and dicts keyed by strings iterate alike in all processes of a run, so that a
-            # second process finds in the compile cache what the first has put there.
-            "PYTHONHASHSEED": "0",
+        return {
             **os.environ,
-            **device.worker_environment(settings.threads),
-            **settings.environment,
+            **job_variables(msgspec.structs.replace(job, cache_dir=None)),
             "PYTHONUTF8": "1",  # names of files are read alike in every locale
             "PYTHONIOENCODING": "utf-8:backslashreplace",  # a model's print must not fail
             "PYTHONUNBUFFERED": "1",  # what was printed before a crash is in the log
             "PYTHONFAULTHANDLER": "1",
             TOKEN: self._token,
         }
-        if settings.compile_threads is not None:
-            environment["TORCHINDUCTOR_COMPILE_THREADS"] = str(settings.compile_threads)
-        return environment
 
     def _watch(self, worker: Worker, phases: _Phases, bell: int | None, on_phase: OnPhase) -> None:
         """Sleep until the worker has ended; end it when the limit is up or the user says so."""
@@ -516,14 +508,10 @@ def _with_utf8_paths(job: Job) -> Job:
     )
 
 
-def _job_environment(job: Job) -> dict[str, str]:
+def _own_variables(job: Job) -> dict[str, str]:
     """Return the variables that differ from job to job; all of them are read when used."""
-    if job.cache_dir is None:
-        return {}
-    return {
-        "TORCHINDUCTOR_CACHE_DIR": job.cache_dir,
-        "TRITON_CACHE_DIR": os.path.join(job.cache_dir, "triton"),
-    }
+    shared = job_variables(msgspec.structs.replace(job, cache_dir=None))
+    return {name: value for name, value in job_variables(job).items() if name not in shared}
 
 
 def _read_outcome(path: Path) -> tuple[Outcome | None, bool]:
