@@ -81,7 +81,11 @@ def fill_weights(module: nn.Module) -> None:
     Matrices get N(0, 1/fan_in), so that every layer passes on what it gets. The usual 0.02 makes
     all attention scores equal: a wrong mask or wrong rotary frequencies then change the output by
     less than the rounding of bfloat16, and the accuracy check could not see them.
+
+    Equal seeds give equal weights in both sources: both define them in the same order, and the
+    generator starts again here, whatever building the module has drawn.
     """
+    torch.manual_seed(torch.initial_seed())
     for part in module.modules():
         for name, parameter in part.named_parameters(recurse=False):
             if parameter.ndim >= 2:

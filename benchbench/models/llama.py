@@ -251,17 +251,9 @@ class DecodeStep(nn.Module):
             cache.values[:, :, length:].zero_()
         self.position.fill_(length)
 
-    def state(self) -> dict[str, torch.Tensor]:
-        """Name the tensors that a call changes."""
-        return {name: buffer for name, buffer in self.named_buffers() if _is_state(name)}
-
     def _step(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         mask = self.slots[None, :] <= positions[:, None]
         return self.model(tokens, positions, mask, self.caches)
-
-
-def _is_state(name: str) -> bool:
-    return name == "position" or name.startswith("caches.")
 
 
 class TransformersDecodeStep(nn.Module):
@@ -389,7 +381,8 @@ def _decode(
         item="tokens",
         reset=lambda: step.rewind(length),
         max_calls=cache_len - length,
-        state=step.state,
+        # The caches of our own step are buffers, which are compared anyway.
+        state=step.state if isinstance(step, TransformersDecodeStep) else None,
         notes=(note, f"decode: prompt {length}, max_cache_len {cache_len}"),
     )
 

@@ -42,11 +42,11 @@ class Layer(nn.Module):
         super().__init__()
         width = sizes.hidden_size
         self.heads = sizes.num_attention_heads
-        self.norm_before = nn.LayerNorm(width, eps=sizes.layer_norm_eps)
         self.query = nn.Linear(width, width)
         self.key = nn.Linear(width, width)
         self.value = nn.Linear(width, width)
         self.attention_output = nn.Linear(width, width)
+        self.norm_before = nn.LayerNorm(width, eps=sizes.layer_norm_eps)
         self.norm_after = nn.LayerNorm(width, eps=sizes.layer_norm_eps)
         self.intermediate = nn.Linear(width, sizes.intermediate_size)
         self.output = nn.Linear(sizes.intermediate_size, width)
