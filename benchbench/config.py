@@ -91,6 +91,7 @@ def _add_baseline(conf: Conf) -> None:
         raise unknown("baseline", name, {*files, *conf.mode}, next_step="baseline=null: no baseline")
     conf.mode = {name: ModeConf(**load_yaml(files[name])), **conf.mode}
     _remember(conf, "mode", name, files[name])
+    conf.origin.baseline_added = name
     conf.origin.notes["baseline"] = (
         f"baseline {name} was added to the modes asked for (baseline=null leaves it out)"
     )
@@ -108,19 +109,14 @@ def _check_targets(composed: DictConfig) -> None:
 
 
 def _check_options(conf: Conf, key: str) -> None:
-    """Refuse options that the YAML file of their model or mode does not list."""
+    """Hold the options of a user's mode against its file; ours and models are judged by the plan."""
     group, name = key.split(".", 1)
-    content = conf.origin.contents[key]
-    listed = set(content.get("options") or {})
-    entry: Any = (conf.model if group == "model" else conf.mode)[name]
-    if group == "model":
-        listed |= {option for size in entry.sizes.values() for option in size}
-    if not listed and not is_shipped(Path(conf.origin.files[key])):
+    listed = set(conf.origin.contents[key].get("options") or {})
+    if group == "model" or not listed or is_shipped(Path(conf.origin.files[key])):
         return
-    for option in entry.options:
+    for option in conf.mode[name].options:
         if option not in listed:
-            accepted = [f"{key}.options.{known}" for known in listed]
-            raise unknown("key", f"{key}.options.{option}", accepted)
+            raise unknown(f"option in {key}.options", option, listed)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ TEXT_KEYS = frozenset(
         "_target_",
         "backend",
         "baseline",
+        "compile_mode",
         "converters",
         "dtype",
         "grad_mode",
@@ -147,16 +148,49 @@ def describe(path: Path, content: Mapping[str, Any]) -> str:
             break
         if text and not text.startswith("@"):
             return text
-    return _docstring(str(content.get("_target_", "")))
+    source = _source(str(content.get("_target_", "")))
+    return docstring(source) if source else ""
 
 
-def _docstring(target: str) -> str:
-    """Return the first docstring line of the module a dotted target of ours is in; no import."""
-    package, _, rest = target.partition(".")
-    if package != paths.PACKAGE.name or not rest:
-        return ""
-    source = paths.PACKAGE.joinpath(*rest.split(".")[:-1]).with_suffix(".py")
-    if not source.is_file():
-        return ""
-    text = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
+def docstring(source: Path) -> str:
+    """Return the first line of a Python file's docstring, without importing the file."""
+    text = ast.get_docstring(_parsed(source)) or ""
     return text.splitlines()[0] if text else ""
+
+
+def parameters(target: str) -> tuple[set[str], bool] | None:
+    """Return the parameter names of a target's function and whether it takes any (``**kwargs``).
+
+    The file is parsed, never imported: it may import torch, or do anything else. ``None`` means
+    that the function could not be found in this way.
+    """
+    source = _source(target)
+    name = target.rpartition(":")[2].rpartition(".")[2]
+    if source is None:
+        return None
+    for node in _parsed(source).body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            arguments = node.args
+            listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+            return {argument.arg for argument in listed}, arguments.kwarg is not None
+    return None
+
+
+def _source(target: str) -> Path | None:
+    """Return the file of ``file.py:name`` or of a dotted target of ours."""
+    file, colon, _ = target.rpartition(":")
+    if colon and file.endswith(".py"):
+        path = Path(file)
+    else:
+        package, _, rest = target.partition(".")
+        if package != paths.PACKAGE.name or not rest:
+            return None
+        path = paths.PACKAGE.joinpath(*rest.split(".")[:-1]).with_suffix(".py")
+    return path if path.is_file() else None
+
+
+def _parsed(source: Path) -> ast.Module:
+    try:
+        return ast.parse(source.read_bytes())
+    except (SyntaxError, ValueError):
+        return ast.Module(body=[], type_ignores=[])  # the worker will say what is wrong with it

@@ -162,6 +162,8 @@ class _Translator:
             if path[2] in makes_real and len(path) == 3:
                 content = self.made.inline[path[0]].setdefault(path[1], {})
                 content[path[2]] = unquote(word.value)
+                if path[2] == "backend":
+                    content.setdefault("_target_", schema.GENERIC_MODE)
 
     def _inline_file(self, typed: str) -> str:
         """Return the name for ``model=path/to/file.py`` after making it a model."""
@@ -389,7 +391,7 @@ def check_words(words: list[str]) -> list[str]:
                 fix = shlex.quote("mode=[eager,inductor]")
             raise ConfigError(f"{word}: {message}\n  next: quote it: {COMMAND} {fix}")
         if "=" not in word and not word.startswith("~"):
-            keys = [*GROUPS, *schema.root_keys()]
+            keys = schema.root_keys()
             raise ConfigError(
                 f"'{word}' is not KEY=VALUE{did_you_mean(word, keys)}\n"
                 f"  next: {COMMAND} model=llama mode=max-autotune, or {COMMAND} --help"

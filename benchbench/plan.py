@@ -12,7 +12,7 @@ import json
 import os
 import secrets
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -20,8 +20,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from benchbench import devices
+from benchbench import devices, loading
+from benchbench.config_files import parameters
 from benchbench.errors import ConfigError, unknown
+from benchbench.modes.compiled import Compiled
+from benchbench.modes.options import Option, Table, is_list_option
 from benchbench.names import DTYPES, WORKLOADS, canonical_dtype
 from benchbench.records import (
     Case,
@@ -36,11 +39,14 @@ from benchbench.records import (
 
 if TYPE_CHECKING:
     from benchbench.modes import Mode
-    from benchbench.schema import Conf, ModelConf, ModeConf
+    from benchbench.schema import Conf, ModelConf
 
 AUTO_ORDER = ("npu", "cuda", "cpu")
 _GIT_LIMIT_S = 3.0
+_MODE_ARGUMENTS = ("backend", "compile_mode", "fullgraph", "dynamic", "stand_in")
+_OPTION = "options."
 _GIVEN_BY_US = frozenset({"device", "dtype", "batch_size", "seq_len", "workload", "seed"})
+"""Arguments of a model's function that come from the case, never from its options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +93,12 @@ def build_plan(conf: Conf, *, overrides: list[str], run_id: str, cwd: Path | Non
     kind = _device_kind(conf)
     device = devices.device(kind, conf.device.index)
     absent = device.unavailable()
-    variants = [v for name in conf.mode for v in _variants(conf, name, kind, here, absent)]
+    variants = [v for name in conf.mode for v in _variants(conf, name, kind, here)]
     variants.sort(key=lambda variant: variant.name != conf.baseline)
+    asked = [v for v in variants if v.name != conf.origin.baseline_added]
+    if asked and all(variant.skipped for variant in asked):
+        variants = asked  # nothing to compare: a baseline that nobody asked for is left out
+        notes = [note for key, note in conf.origin.notes.items() if key != "baseline"]
     groups = list(_groups(conf, device.default_dtype, here, notes))
     cases: dict[str, Case] = {}
     skipped: dict[str, str] = {}
@@ -163,64 +173,106 @@ def _device_kind(conf: Conf) -> DeviceKind:
     return cast(DeviceKind, conf.device.kind)
 
 
-def _variants(
-    conf: Conf, name: str, kind: DeviceKind, here: Path, absent: str | None
-) -> Iterator[_Variant]:
+def _variants(conf: Conf, name: str, kind: DeviceKind, here: Path) -> Iterator[_Variant]:
     """Yield one variant of a mode per combination of swept values."""
     key = f"mode.{name}"
     entry = conf.mode[name]
     defaults = conf.origin.contents.get(key, {})
     path = _target_path(entry._target_, key, conf, here)
-    if entry.backend is not None and path.endswith("TorchCompile") is False:
-        raise ConfigError(f"{key}: give either _target_ or backend, not both")
-    constant = {"name": name, "stand_in": entry.stand_in}
-    if entry.backend is not None:
-        constant["backend"] = entry.backend
-    given = {
-        **{field: getattr(entry, field) for field in ("fullgraph", "dynamic")},
-        **{f"options.{option}": value for option, value in _leaves(entry.options)},
+    # Null means "the class's own default" unless the mode's file lists the argument.
+    arguments = {
+        field: getattr(entry, field)
+        for field in _MODE_ARGUMENTS
+        if getattr(entry, field) is not None or field in defaults
     }
-    usual = {
-        "fullgraph": defaults.get("fullgraph", True),
-        "dynamic": defaults.get("dynamic", False),
-        **{f"options.{o}": value for o, value in _leaves(defaults.get("options") or {})},
-    }
-    lists = _list_options(path, constant, entry)
-    for values in _sweep(given, usual, lists):
-        _check_switches(values, key)
-        options = _nested({k.removeprefix("options."): v for k, v in values.items() if k.startswith("options.")})
-        target = Target(
-            path=path,
-            options={
-                **constant,
-                "fullgraph": values["fullgraph"],
-                "dynamic": values["dynamic"],
-                "options": options,
-            },
-        )
-        changed = {
-            k.removeprefix("options."): value
-            for k, value in values.items()
-            if k not in usual or usual[k] != value or type(usual[k]) is not type(value)
-        }
-        if entry.stand_in is not None and entry.stand_in != defaults.get("stand_in"):
-            changed["stand_in"] = entry.stand_in
+    tables = _tables(Target(path=path, options={"name": name, **_scalars(arguments)}), kind)
+    given = arguments | _marked(tables.flat(entry.options))
+    usual = {field: defaults.get(field) for field in _MODE_ARGUMENTS}
+    usual |= _marked(tables.flat(defaults.get("options") or {}))
+    for values in _sweep(given, usual, lambda option: tables.takes_list(option.removeprefix(_OPTION))):
+        options = {k.removeprefix(_OPTION): v for k, v in values.items() if k.startswith(_OPTION)}
+        scalars = {k: v for k, v in values.items() if not k.startswith(_OPTION)}
+        if options or "options" in defaults:
+            scalars["options"] = options
+        target = Target(path=path, options={"name": name, **scalars})
         yield _Variant(
             name=name,
             target=target,
-            options=changed,
-            skipped=None if absent else _mode_reason(target, kind),
+            options={
+                tables.short(option.removeprefix(_OPTION)): value
+                for option, value in values.items()
+                if not _equal(value, usual.get(option))
+            },
+            skipped=_mode_reason(target, kind),
         )
+
+
+def _marked(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{_OPTION}{name}": value for name, value in options.items()}
+
+
+def _scalars(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v[0] if isinstance(v, list) and v else v for k, v in arguments.items()}
+
+
+def _equal(value: Any, other: Any) -> bool:
+    """Say whether two option values are the same; ``1`` is not ``true``."""
+    return value == other and type(value) is type(other)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """What a mode of ours knows of its options' names and types; empty for a user's mode."""
+
+    tables: tuple[Table, ...] = ()
+
+    def flat(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return full option name -> value, so that two spellings are one option."""
+        if not self.tables:
+            return dict(options)
+        return dict(self._walk(options, ""))
+
+    def _walk(self, options: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+        for key, value in options.items():
+            name = f"{prefix}{key}"
+            found = self._find(name)
+            if found is not None:
+                yield found[1].path, value
+            elif isinstance(value, Mapping) and value:
+                yield from self._walk(value, f"{name}.")
+            else:
+                yield name, value
+
+    def short(self, name: str) -> str:
+        """Return the name of an option as case keys show it."""
+        found = self._find(name)
+        return found[0].short(found[1]) if found else name
+
+    def takes_list(self, name: str) -> bool:
+        """Say whether a list is one value of the option."""
+        found = self._find(name)
+        return found is not None and is_list_option(found[1])
+
+    def _find(self, name: str) -> tuple[Table, Option] | None:
+        for table in self.tables:
+            option = table.find(name)
+            if option is not None:
+                return table, option
+        return None
+
+
+def _tables(target: Target, kind: DeviceKind) -> _Tables:
+    if not _ours(target.path):
+        return _Tables()
+    mode = loading.build_mode(target)
+    if not isinstance(mode, Compiled):
+        return _Tables()
+    own = mode.table(kind)
+    return _Tables((*([own] if own else []), *mode.other_tables(kind)))
 
 
 def _ours(path: str) -> bool:
     return path.startswith("benchbench.")
-
-
-def _built(target: Target) -> Mode:
-    from benchbench import loading
-
-    return loading.build_mode(target)
 
 
 def _mode_reason(target: Target, kind: DeviceKind) -> str | None:
@@ -230,31 +282,15 @@ def _mode_reason(target: Target, kind: DeviceKind) -> str | None:
     """
     if not _ours(target.path):
         return None
-    mode = _built(target)
+    mode = loading.build_mode(target)
     wrong = mode.invalid(kind)
     if wrong:
         raise ConfigError(wrong)
     return mode.unavailable(kind)
 
 
-def _list_options(path: str, constant: Mapping[str, Any], entry: ModeConf) -> Any:
-    """Return the function that says whether a list is one value of an option."""
-    if not _ours(path):
-        return lambda option: False
-    mode = _built(Target(path=path, options={**constant, "options": {}}))
-    return getattr(mode, "takes_list", lambda option: False)
-
-
-def _check_switches(values: Mapping[str, Any], key: str) -> None:
-    fullgraph, dynamic = values["fullgraph"], values["dynamic"]
-    if not isinstance(fullgraph, bool):
-        raise ConfigError(f"{key}.fullgraph: {_shown(fullgraph)} is not true or false")
-    if dynamic is not None and not isinstance(dynamic, bool):
-        raise ConfigError(f"{key}.dynamic: {_shown(dynamic)} is not true, false or null")
-
-
 def _sweep(
-    given: Mapping[str, Any], usual: Mapping[str, Any], takes_list: Any
+    given: Mapping[str, Any], usual: Mapping[str, Any], takes_list: Callable[[str], bool]
 ) -> Iterator[dict[str, Any]]:
     """Yield every combination of the values that were given as lists for scalar options."""
     swept = {
@@ -263,7 +299,7 @@ def _sweep(
         if isinstance(value, list)
         and value
         and not isinstance(usual.get(name), list)
-        and not takes_list(name.removeprefix("options."))
+        and not takes_list(name)
     }
     for combination in itertools.product(*swept.values()):
         yield {**given, **dict(zip(swept, combination, strict=True))}
@@ -282,7 +318,8 @@ def _groups(conf: Conf, default_dtype: str, here: Path, notes: list[str]) -> Ite
         batch_sizes = _numbers(*_shape(conf, "batch_size", key, entry.batch_size, defaults), notes)
         lengths = _lengths(conf, name, entry, defaults, notes)
         dtypes = _dtypes(conf, key, entry, default_dtype)
-        lists = {o: v for o, v in {**preset, **(defaults.get("options") or {})}.items()}
+        lists = {**preset, **(defaults.get("options") or {})}
+        _check_model_options(key, path, entry, lists)
         for options in _sweep(entry.options, lists, lambda option: False):
             changed = {o: v for o, v in options.items() if o not in lists or lists[o] != v}
             target = Target(path=path, options={**preset, **options})
@@ -300,6 +337,22 @@ def _groups(conf: Conf, default_dtype: str, here: Path, notes: list[str]) -> Ite
                     dtype=dtype,
                     skipped=None if offered else f"{name} offers {', '.join(entry.workloads)} only",
                 )
+
+
+def _check_model_options(
+    key: str, path: str, entry: ModelConf, listed: Mapping[str, Any]
+) -> None:
+    """Refuse options that neither the model's file nor its function's signature knows."""
+    signature = parameters(path)
+    if signature is None and not listed:
+        return
+    named, open_ended = signature or (set(), True)
+    if open_ended and not listed:
+        return
+    accepted = {*listed, *named} - _GIVEN_BY_US
+    for option in entry.options:
+        if option not in accepted:
+            raise unknown(f"option in {key}.options", option, accepted)
 
 
 def _workloads(conf: Conf) -> list[str]:
@@ -512,26 +565,6 @@ def _case(conf: Conf, kind: DeviceKind, group: _Group, variant: _Variant) -> Cas
         converters=conf.converters,
         seed=conf.seed,
     )
-
-
-def _leaves(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield dotted name and value of nested options; an empty mapping is a value."""
-    for name, value in options.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
-def _nested(leaves: Mapping[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for dotted, value in leaves.items():
-        *parents, last = dotted.split(".")
-        place = made
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place[last] = value
-    return made
 
 
 def _pairs(options: Mapping[str, Any]) -> list[str]:

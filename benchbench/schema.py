@@ -32,12 +32,13 @@ class ModelConf:
 
 @dataclass
 class ModeConf:
-    """One mode: its class and options. ``backend`` names a torch.compile backend instead."""
+    """One mode: its class and options. ``backend`` alone names a torch.compile backend."""
 
-    _target_: str = "benchbench.modes.torch_compile.TorchCompile"
+    _target_: str = MISSING
     backend: Optional[str] = None
-    fullgraph: Any = True
-    dynamic: Any = False
+    compile_mode: Optional[str] = None
+    fullgraph: Any = None
+    dynamic: Any = None
     stand_in: Optional[str] = None
     options: Dict[str, Any] = field(default_factory=dict)
 
@@ -104,6 +105,8 @@ class OriginConf:
     typed: Dict[str, str] = field(default_factory=dict)
     """Canonical mode -> the alias that was typed."""
     notes: Dict[str, str] = field(default_factory=dict)
+    baseline_added: Optional[str] = None
+    """The baseline mode, when it was not among the modes asked for."""
     files: Dict[str, str] = field(default_factory=dict)
     """``mode.NAME`` -> its YAML file."""
     contents: Dict[str, Any] = field(default_factory=dict)
@@ -137,12 +140,13 @@ class Conf:
 
 
 _HIDDEN = frozenset({"origin"})
-_COMPILE_MODE = ("mode", "compile_mode")
+GENERIC_MODE = "benchbench.modes.torch_compile.TorchCompile"
+"""The class behind a mode that gives a backend and no ``_target_``."""
 
 
 def root_keys() -> list[str]:
     """Return the keys that stand at the top."""
-    return [item.name for item in fields(Conf) if item.name not in _HIDDEN]
+    return [*(item.name for item in fields(Conf) if item.name not in _HIDDEN), "suite"]
 
 
 def keys_of(group: str) -> list[str]:
@@ -161,7 +165,7 @@ def check_key(path: list[str]) -> None:
 
     Keys of options and sizes are not judged here: they are in the YAML of their model or mode.
     """
-    if path[0] == "compile" or (path[0] == "mode" and path[2:3] and path[-1] in _COMPILE_MODE):
+    if path[0] == "compile" or (path[0] == "mode" and path[-1] == "mode" and len(path) > 2):
         raise _compile_mode(path)
     if path[0] not in root_keys():
         raise unknown("key", ".".join(path), root_keys(), next_step="python -m benchbench --help")
