@@ -479,7 +479,7 @@ def test_inputs_with_entries_that_are_no_tensors(bench: Callable[..., Bench]) ->
 
     class Keywords(nn.Module):
         def forward(self, x: torch.Tensor, scale: float, names: tuple[str, ...]) -> object:
-            return {name: x * scale for name in names}
+            return dict.fromkeys(names, x * scale)
 
     def make_inputs(seed: int) -> Inputs:
         return Inputs((), {"x": feed(seed, torch.float32).args[0], "scale": 2.0, "names": ("a",)})
