@@ -115,7 +115,7 @@ def _callable(path: str) -> Callable[..., Any]:
     found = resolve(path)
     if callable(found):
         return found
-    what = "a module" if isinstance(found, ModuleType) else f"a {type(found).__name__}"
+    what = "a module" if isinstance(found, ModuleType) else f"of type {type(found).__name__}"
     step = f"\n  next: {path}.build" if callable(getattr(found, DEFAULT_ATTRIBUTE, None)) else ""
     raise LoadError(f"'{path}' is {what}, not something to call\n  accepted: {FORMS}{step}")
 

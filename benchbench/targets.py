@@ -87,7 +87,7 @@ def _import_top(name: str, path: str) -> ModuleType:
         names = [found.name for found in pkgutil.iter_modules()]
         raise LoadError(
             f"'{path}': there is no module '{name}'{did_you_mean(name, names)}\n"
-            f"  looked in: {', '.join(entry or '.' for entry in sys.path)}\n"
+            f"  looked in: {', '.join(entry or '.' for entry in sys.path[:3])}, ...\n"
             "  next: install it, start where it is, or name its file (path/to/file.py:attribute)"
         )
     with _no_bytecode():
