@@ -180,9 +180,8 @@ def job_variables(job: Job) -> dict[str, str]:
     if job.settings.compile_threads is not None:
         variables["TORCHINDUCTOR_COMPILE_THREADS"] = str(job.settings.compile_threads)
     if job.cache_dir is not None:
-        variables["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(job.cache_dir, "inductor")
+        variables["TORCHINDUCTOR_CACHE_DIR"] = job.cache_dir
         variables["TRITON_CACHE_DIR"] = os.path.join(job.cache_dir, "triton")
-        variables["TORCHAIR_CACHE_HOME"] = os.path.join(job.cache_dir, "torchair")
     return variables | job.settings.environment
 
 

@@ -6,11 +6,7 @@ not those of any hardware.
 
 from __future__ import annotations
 
-import importlib
-import shutil
-from typing import Any
-
-from benchbench.devices.npu import Npu, no_torch_npu
+from benchbench.devices.npu import Npu
 
 
 class NpuSim(Npu):
@@ -21,12 +17,9 @@ class NpuSim(Npu):
 
     def unavailable(self) -> str | None:
         """Return why the simulation cannot run, found without importing torch."""
-        missing = no_torch_npu()
-        if missing:
-            return missing
-        if shutil.which("g++") is None and shutil.which("clang++") is None:
-            return "the simulated NPU needs a C++ compiler (g++ or clang++)"
-        return None
+        from benchbench import npusim
+
+        return npusim.unavailable()
 
     def worker_environment(self, threads: int) -> dict[str, str]:
         """Return the settings of an NPU, with the queue off: the simulated kernels run at once."""
@@ -41,9 +34,12 @@ class NpuSim(Npu):
 
     def setup(self, threads: int, interop_threads: int) -> None:
         """Start the simulation, then do what an NPU does."""
-        npusim: Any = importlib.import_module("benchbench.npusim")
-        npusim.activate()
+        from benchbench import npusim
+
+        # Before torch is imported: it loads the stand-in libraries that torch_npu links to.
+        simulator = npusim.activate(npusim.SimConfig())
         super().setup(threads, interop_threads)
+        simulator.install_kernels()
 
     @property
     def torch_type(self) -> str:
