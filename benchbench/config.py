@@ -28,6 +28,7 @@ from benchbench.schema import Conf, ModeConf
 
 VERSION_BASE = "1.3"
 CONFIG_NAME = "config"
+_INLINE = "command line"
 
 
 def compose(
@@ -51,10 +52,14 @@ def register(translation: Translation) -> None:
     hydra_source.register()
     store = ConfigStore.instance()
     store.store(name="benchbench_schema", node=Conf, provider="benchbench")
+    for group in translation.inline:
+        found_before = store.repo.get(group, {})
+        for file in [f for f, node in found_before.items() if node.provider == _INLINE]:
+            del found_before[file]
     for group, found in translation.inline.items():
         for name, content in found.items():
             package = f"{group}[{name}]" if "." in name else f"{group}.{name}"
-            store.store(group=group, name=name, node=content, package=package, provider="command line")
+            store.store(group=group, name=name, node=content, package=package, provider=_INLINE)
 
 
 def finish(composed: DictConfig) -> Conf:
@@ -172,6 +177,9 @@ def _omegaconf(error: OmegaConfBaseException) -> ConfigError:
         prefix = f"{parent}." if parent else ""
         accepted = [prefix + name for name in schema.class_keys(found[2]) if name != "origin"]
         return unknown("key", key or found[1], accepted, next_step="python -m benchbench --help")
+    found = re.search(r"not a subclass of (Mode|Model)Conf", message)
+    if found:
+        return not_selected(found[1].lower(), key, ["..."])
     found = re.search(r"Value '(.*)' of type '(\w+)' could not be converted to (\w+)", message)
     if found:
         wanted = _WANTED.get(found[3].lower(), found[3])

@@ -196,7 +196,12 @@ class _Translator:
             made = [self._select_one(word, choice) for choice in choices]
         else:
             made = [self._select_list(word, choice) for choice in choices]
-        self._emit(f"{word.key}={','.join(made)}")
+        if made == ["null"]:
+            self._emit("~suite")
+        elif "null" in made:
+            raise ConfigError(f"{word.typed}: null cannot be one of several suites in a sweep")
+        else:
+            self._emit(f"{word.key}={','.join(made)}")
 
     def _select_one(self, word: Word, choice: str) -> str:
         if word.key == "suite" and choice.lower() in ("null", ""):
