@@ -11,9 +11,11 @@ All three run the same ``main`` with the same environment.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
+import shlex
 import signal
 import socket
 import subprocess
@@ -44,6 +46,8 @@ DUMP_GRACE_S = 0.5
 TERM_GRACE_S = 2.0
 KILL_GRACE_S = 10.0
 """A process that survives SIGKILL this long hangs in the kernel and cannot be waited for."""
+MIN_SHARE_WINDOW_S = 0.05
+"""Below this the wake-ups at both ends are all there is to see of our CPU share."""
 MAX_OUTCOME_BYTES = 256 * 2**20
 
 _SERVERS_POSSIBLE = hasattr(socket, "send_fds") and hasattr(os, "fork")
@@ -105,12 +109,15 @@ class Launcher:
         sweep(self._token)
 
     def run_job(self, job: Job, *, outcome_path: Path, log_path: Path, on_phase: OnPhase) -> JobEnd:
-        """Run one job in a process of its own; return how it ended. Raises ``OSError`` only when
-        the job, outcome or log file cannot be written."""
+        """Run one job in a process of its own; return how it ended.
+
+        Beside the log a job file is left with which the job can be run again by hand; the log
+        begins with the command. Raises ``OSError`` only when one of the files cannot be written.
+        """
         started = time.monotonic()
-        job_path = log_path.with_suffix(".job.json")
-        job_path.write_bytes(msgspec.json.format(msgspec.json.encode(_with_utf8_paths(job))))
-        log_path.touch()
+        job_path = outcome_path.with_suffix(".job.json")
+        job_path.write_bytes(_job_file(job))
+        _leave_way_back(job, self._entry, log_path)
         request = _Request(
             argv=[self._entry, str(job_path), str(outcome_path)],
             environment=_own_variables(job),
@@ -281,7 +288,7 @@ class _Phases:
 
     def _enter(self, phase: Phase) -> None:
         now, cpu = time.monotonic(), time.process_time()
-        if self.phase == "sample" and now > self._entered:
+        if self.phase == "sample" and now - self._entered >= MIN_SHARE_WINDOW_S:
             self.parent_cpu_share = (cpu - self._cpu) / (now - self._entered)
         self._spent[self.phase] = self._spent.get(self.phase, 0.0) + now - self._entered
         self.phase, self._entered, self._cpu = phase, now, cpu
@@ -312,6 +319,7 @@ class _Server:
     def __init__(self, environment: dict[str, str], modules: tuple[str, ...], errors: Path) -> None:
         self._identity = (environment, modules)
         self._cwd = os.getcwd()
+        self._errors = errors
         self.channel, theirs = socket.socketpair()
         self._rest = b""
         command = [sys.executable, "-m", "benchbench.forkserver", str(theirs.fileno()), *modules]
@@ -376,6 +384,9 @@ class _Server:
         except subprocess.TimeoutExpired:  # still importing
             self._process.kill()
             self._process.wait()
+        with contextlib.suppress(OSError):
+            if self._errors.stat().st_size == 0:
+                self._errors.unlink()
 
 
 class _Served:
@@ -501,11 +512,21 @@ def _model_modules(job: Job) -> tuple[str, ...]:
     return (module,) if module.startswith("benchbench.models.") else ()
 
 
-def _with_utf8_paths(job: Job) -> Job:
-    """Return the job with paths as UTF-8 even if this process runs in an ASCII locale."""
-    return msgspec.structs.replace(
-        job, search_paths=[os.fsencode(p).decode("utf-8", "replace") for p in job.search_paths]
-    )
+def _job_file(job: Job) -> bytes:
+    """Return the content of a job file, paths in UTF-8 even in an ASCII locale."""
+    search_paths = [os.fsencode(path).decode("utf-8", "replace") for path in job.search_paths]
+    job = msgspec.structs.replace(job, search_paths=search_paths)
+    return msgspec.json.format(msgspec.json.encode(job)) + b"\n"
+
+
+def _leave_way_back(job: Job, entry: str, log_path: Path) -> None:
+    """Write the job without the files that are gone after the run, and the command to run it."""
+    job = msgspec.structs.replace(job, cache_dir=None, reference_path=None)
+    job_path = log_path.with_suffix(".job.json")
+    job_path.write_bytes(_job_file(job))
+    variables = [f"{name}={value}" for name, value in sorted(job_variables(job).items())]
+    command = ["env", *variables, "python", "-m", entry, str(job_path), "outcome.json"]
+    log_path.write_bytes(f"$ {shlex.join(command)}\n".encode("utf-8", "backslashreplace"))
 
 
 def _own_variables(job: Job) -> dict[str, str]:

@@ -20,6 +20,10 @@ def main(argv: list[str]) -> int:
     job = msgspec.json.decode(Path(argv[0]).read_bytes(), type=Job)
     outcome_path = Path(argv[1])
     behaviour = dict(job.case.model_options)
+    if job.kind != behaviour.get("only", job.kind):
+        behaviour = {}
+    if job.kind == "reference" and job.reference_path:
+        Path(job.reference_path).write_bytes(b"reference")
     for phase in PHASES:
         enter(outcome_path, phase)
         if behaviour.get("at", "sample") == phase:
@@ -116,7 +120,9 @@ def measurement(job: Job, behaviour: dict) -> Measurement:
         samples=[Samples(phase="sample", calls_per_sample=1, duration_ns=[ns, ns + 1000] * 15)],
         items=float(job.case.batch_size),
         stop_reason="precise",
-        graph=GraphEvidence(effective=job.case.mode),
+        graph=GraphEvidence(
+            effective=job.case.mode, compile_events=0 if job.case.mode == "eager" else 1
+        ),
         cache=behaviour.get("cache", "none"),
         model_sources=behaviour.get("sources", {}),
         environment={"worker": job.kind},
