@@ -89,7 +89,8 @@ def _outcome(job: Job, device: Device, phases: Phases, interrupts: _Interrupts) 
         # Imports torch, so not before the environment is set and the phase "load" is announced.
         with phases.enter("load"):
             from benchbench import jobs
-        findings = jobs.Findings(phases)
+            from benchbench.findings import Findings
+        findings = Findings(phases)
         jobs.run(job, device, findings)
         return Outcome(measurement=findings.measurement(), environment=findings.environment)
     except BaseException as error:  # noqa: BLE001 (the one place, see above)
