@@ -131,7 +131,7 @@ def auto_device() -> DeviceKind:
     """Return the kind that ``device=auto`` takes on this machine."""
     for kind in AUTO_ORDER:
         if devices.device(kind).unavailable() is None:
-            return cast(DeviceKind, kind)
+            return kind
     return "cpu"
 
 
@@ -170,7 +170,7 @@ def _device_kind(conf: Conf) -> DeviceKind:
         raise unknown("device", conf.device.kind, [*devices.KINDS, "auto"])
     if conf.device.index < 0:
         raise ConfigError(f"device.index: {conf.device.index} is negative; devices count from 0")
-    return cast(DeviceKind, conf.device.kind)
+    return conf.device.kind
 
 
 def _variants(conf: Conf, name: str, kind: DeviceKind, here: Path) -> Iterator[_Variant]:

@@ -20,7 +20,7 @@ SCHEMA_VERSION = 1
 
 Json: TypeAlias = Any  # a plain JSON value: None, bool, int, float, str, list, dict
 
-DeviceKind = Literal["cpu", "cuda", "npu", "npu-sim"]
+DeviceKind: TypeAlias = str  # one of devices.KINDS, which is the folder of device modules
 Workload = Literal["forward", "prefill", "decode"]
 Status = Literal[
     "ok", "skipped", "failed", "oom", "timeout", "crashed", "interrupted", "not_run"

@@ -7,13 +7,20 @@ device module never imports torch, because the parent asks ``unavailable`` of ea
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import torch
 
-KINDS = ("npu", "cuda", "cpu", "npu-sim")
-"""All kinds; ``device=auto`` takes the first of npu, cuda, cpu that is available."""
+KINDS = tuple(
+    sorted(
+        path.stem.replace("_", "-")
+        for path in Path(__file__).parent.glob("*.py")
+        if "\nDEVICE = " in path.read_text(encoding="utf-8")
+    )
+)
+"""All kinds: the modules of this folder that say ``DEVICE = ...``."""
 
 
 class Event(Protocol):
