@@ -63,7 +63,8 @@ _SKIPPED_CAPTURE = re.compile(
     r"skipping cudagraphs due to (.*)|NPUGraph: skipped - (.*)", re.DOTALL
 )
 _GE_EVENT = re.compile(r"process input: (\d+)us, compile (\d+)us, graph run: (\d+)us")
-_LIBRARIES = ("torch._dynamo", "torch._inductor", "torch._functorch")
+_NPU_LIBRARIES = ("torch_npu", "torchair", "npugraph_ex")
+_LIBRARIES = ("torch._dynamo", "torch._inductor", "torch._functorch", *_NPU_LIBRARIES)
 
 # Counters that are kept in the record: where the other fields were read from.
 _KEPT = {
@@ -113,6 +114,7 @@ class Watch:
     """Listens to compiling and capturing in this process; one per worker, used from one thread."""
 
     def __init__(self) -> None:
+        self._listener = _Listener(self)
         self._events: list[_Event] = []
         self._n_events = 0
         self._last_ns = 0
@@ -154,8 +156,8 @@ class Watch:
     def listen(self, logger_name: str, level: int | None = None) -> None:
         """Hear the records of a logger; ``level`` lowers its threshold where that is needed."""
         logger = logging.getLogger(logger_name)
-        listener = _Listener(self)
-        logger.addHandler(listener)
+        listener = self._listener
+        logger.addHandler(listener)  # twice is once
         self._undo.append(lambda: logger.removeHandler(listener))
         if level is not None and logger.level > level:
             before = logger.level
@@ -236,7 +238,7 @@ class Watch:
         if record.levelno >= logging.WARNING:
             self._sort(message, f"{record.name}: ")
 
-    def _sort(self, message: str, source: str) -> None:
+    def _sort(self, message: str, source: str, *, noted: bool = True) -> None:
         skipped = _SKIPPED_CAPTURE.search(message)
         if skipped:
             reason = one_line(skipped[1] or skipped[2])
@@ -244,7 +246,7 @@ class Watch:
                 self._skips.append(reason)
         elif _LIMIT.search(message) or _SUPPRESSED in message or _TO_EAGER.search(message):
             self._messages.append(message)
-        else:
+        elif noted:
             self.note(source + one_line(message))
 
     def _heard_ge_line(self, record: logging.LogRecord, compile_us: int) -> None:
@@ -404,9 +406,11 @@ class Watch:
     def _hook_warnings(self) -> None:
         shown = warnings.showwarning
 
-        def show(message: Any, category: Any, *args: Any, **kwargs: Any) -> None:
-            self._sort(str(message), f"{getattr(category, '__name__', category)}: ")
-            shown(message, category, *args, **kwargs)
+        def show(
+            message: Any, category: Any, filename: str, lineno: int, *args: Any, **kwargs: Any
+        ) -> None:
+            self._sort(str(message), f"{category.__name__}: ", noted=_is_compiler(filename))
+            shown(message, category, filename, lineno, *args, **kwargs)
 
         warnings.showwarning = show
         self._undo.append(lambda: setattr(warnings, "showwarning", shown))
@@ -421,8 +425,8 @@ class Watch:
         reasons = []
         for metric in metrics:
             number = str(getattr(metric, "compile_id", "") or "").rpartition("/")[2]
-            if number.split("_")[0] in ("", "0"):
-                continue
+            if number.split("_")[0] in ("", "0") or getattr(metric, "fail_type", None):
+                continue  # a first compile, or one that never came to be
             reason = getattr(metric, "recompile_reason", None)
             place = f" ({metric.co_name})" if getattr(metric, "co_name", None) else ""
             missing = f"reason not available in torch {torch.__version__}"
@@ -534,6 +538,11 @@ def _op_names(gm: torch.fx.GraphModule) -> Iterable[str]:
             yield getattr(node.target, "__name__", str(node.target))
         elif node.op == "call_module":
             yield type(gm.get_submodule(str(node.target))).__name__
+
+
+def _is_compiler(filename: str) -> bool:
+    """Say whether a warning comes from a compiler, whose warnings belong into the record."""
+    return any(part in filename for part in ("_inductor", "_dynamo", *_NPU_LIBRARIES))
 
 
 def _forget(handler: Any, callback: Callable[..., None]) -> None:

@@ -36,6 +36,13 @@ def recompile_reason(text: str) -> str:
     return one_line(re.split(r"\s{2,}#|\(HINT:", line)[0]) or one_line(text)
 
 
+def _with_ops(reason: str, message: str) -> str:
+    """Return the reason with the ops that only later lines of the message name."""
+    ops = dict.fromkeys(re.findall(r"torch\.ops\.(\w+\.\w+)", message))
+    missing = [op for op in ops if op not in reason]
+    return one_line(f"{', '.join(missing)}: {reason}") if missing else reason
+
+
 def error_reason(error: BaseException) -> tuple[str, str, str | None]:
     """Return kind, one-line reason and hint of an exception that came out of compiling or running.
 
@@ -45,7 +52,7 @@ def error_reason(error: BaseException) -> tuple[str, str, str | None]:
     while isinstance(getattr(inner, "inner_exception", None), BaseException):
         inner = inner.inner_exception  # type: ignore[attr-defined]
     kind = type(inner).__name__
-    text = break_reason(str(inner)) or kind
+    text = _with_ops(break_reason(str(inner)) or kind, str(inner))
     if kind == "FailOnRecompileLimitHit":
         return kind, "recompile limit reached under fullgraph", "fix what the reasons name"
     if kind == "Unsupported":

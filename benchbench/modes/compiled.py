@@ -48,6 +48,8 @@ class Compiled:
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.stand_in = stand_in
+        # What a stand-in captures is its own affair.
+        self.captures = type(self).captures and not stand_in
         self.options = dict(options or {})
         self.compile_mode = compile_mode
         self._watch: Watch | None = None
@@ -136,10 +138,10 @@ class Compiled:
         flat = table.flatten(self.options) if table else set_ones
         for other in self.other_tables(device_kind):
             changed = other.changed(self.options)
-            for path in other.flatten(self.options):
-                mine = table is not None and table.find(path) is not None
-                if not mine and (path not in changed or self.stand_in):
-                    flat.pop(path, None)
+            for name in list(flat):
+                option = None if table and table.find(name) else other.find(name)
+                if option and (option.path not in changed or self.stand_in):
+                    del flat[name]
         return flat
 
     def _options_of_other_device(self, device_kind: str) -> str | None:

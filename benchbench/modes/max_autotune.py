@@ -87,6 +87,7 @@ class MaxAutotune(Compiled):
         if device.kind == "cpu":
             # No device graphs on a CPU: asking for them would only count a skip.
             preset = compile_mode_options("max-autotune-no-cudagraphs") | {"freezing": True}
+            _freeze({**preset, **changed}["freezing"])
         else:
             preset = compile_mode_options("max-autotune")
         return inductor_arguments(preset, changed)
@@ -160,8 +161,16 @@ class MaxAutotune(Compiled):
         if watch is None or self.stand_in:
             return evidence
         if device.kind in NPU_KINDS:
-            effective = f"eager ({self.diagnosis()})" if self.diagnosis() else evidence.effective
+            switches = self.diagnosis()
+            effective = f"eager ({switches})" if switches else evidence.effective
             return msgspec.structs.replace(evidence, ir_ops=watch.ir_ops(), effective=effective)
         tuned = watch.counter("inductor", "select_algorithm_autotune")
         captures = watch.cudagraphs(device.index) if device.kind == "cuda" else None
         return msgspec.structs.replace(evidence, tuned=tuned, captures=captures)
+
+
+def _freeze(wanted: Json) -> None:
+    """Set inductor's freezing for the process too: Dynamo reads it there while it traces."""
+    import torch._inductor.config
+
+    torch._inductor.config.freezing = bool(wanted)

@@ -67,11 +67,11 @@ class NpugraphEx(Compiled):
         if watch is None:
             return evidence
         captures = watch.npu_captures()
+        if switches := self.diagnosis():
+            text = f"eager ({switches})" if "force_eager" in switches else evidence.effective
+            return msgspec.structs.replace(evidence, captures=captures, effective=text)
         if self.stand_in:  # a stand-in may count its captures as the real backend does
             return msgspec.structs.replace(evidence, captures=captures or None)
-        if self.diagnosis():
-            text = f"eager ({self.diagnosis()})"
-            return msgspec.structs.replace(evidence, captures=captures, effective=text)
         return without_capture(evidence, captures, evidence.skips)
 
 
