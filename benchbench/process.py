@@ -87,7 +87,7 @@ class Launcher:
         *,
         stop: Interrupts | None = None,
         entry: str = "benchbench.worker",
-        preload: tuple[str, ...] = PRELOAD,
+        preload: tuple[str, ...] = (*PRELOAD, "benchbench.jobs"),
     ) -> None:
         self._stop = stop
         self._entry = entry
@@ -524,8 +524,7 @@ def _leave_way_back(job: Job, entry: str, log_path: Path) -> None:
     job = msgspec.structs.replace(job, cache_dir=None, reference_path=None)
     job_path = log_path.with_suffix(".job.json")
     job_path.write_bytes(_job_file(job))
-    variables = [f"{name}={value}" for name, value in sorted(job_variables(job).items())]
-    command = ["env", *variables, "python", "-m", entry, str(job_path), "outcome.json"]
+    command = ["python", "-m", entry, str(job_path), "outcome.json"]
     log_path.write_bytes(f"$ {shlex.join(command)}\n".encode("utf-8", "backslashreplace"))
 
 

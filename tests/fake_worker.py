@@ -11,7 +11,15 @@ from pathlib import Path
 
 import msgspec
 
-from benchbench.records import Failure, GraphEvidence, Job, Measurement, Outcome, Samples
+from benchbench.records import (
+    AccuracyResult,
+    Failure,
+    GraphEvidence,
+    Job,
+    Measurement,
+    Outcome,
+    Samples,
+)
 
 PHASES = ["load", "inputs", "converters", "compile", "check", "warmup", "sample", "finish"]
 
@@ -21,7 +29,7 @@ def main(argv: list[str]) -> int:
     outcome_path = Path(argv[1])
     behaviour = dict(job.case.model_options)
     if job.kind != behaviour.get("only", job.kind):
-        behaviour = {}
+        behaviour.pop("does")
     if job.kind == "reference" and job.reference_path:
         Path(job.reference_path).write_bytes(b"reference")
     for phase in PHASES:
@@ -124,6 +132,7 @@ def measurement(job: Job, behaviour: dict) -> Measurement:
             effective=job.case.mode, compile_events=0 if job.case.mode == "eager" else 1
         ),
         cache=behaviour.get("cache", "none"),
+        accuracy=AccuracyResult(verdict="pass" if job.reference_path else "off"),
         model_sources=behaviour.get("sources", {}),
         environment={"worker": job.kind},
     )
