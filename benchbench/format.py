@@ -383,7 +383,7 @@ COLUMNS: tuple[Column, ...] = (
             _of("compile", "warm_word"),
             _of("compile", "cold_cpu_s"),
         ),
-        drop=2,
+        drop=3,
     ),
     Column(
         key="break_even",
@@ -441,7 +441,7 @@ COLUMNS: tuple[Column, ...] = (
             )
         ),
         align="left",
-        drop=3,
+        drop=2,
     ),
     Column(
         key="noise",

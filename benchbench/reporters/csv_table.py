@@ -23,8 +23,10 @@ def render(view: View) -> str:
     # The csv module (up to Python 3.12) forgets to quote a lone carriage return.
     odd = any("\r" in cell for line in table for cell in line)
     buffer = io.StringIO()
-    quoting = csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL
-    csv.writer(buffer, lineterminator="\n", quoting=quoting).writerows(table)
+    writer = csv.writer(
+        buffer, lineterminator="\n", quoting=csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL
+    )
+    writer.writerows(table)
     return buffer.getvalue()
 
 

@@ -44,18 +44,20 @@ def _section(lines: Sequence[str]) -> list[str]:
 
 def _fitted(view: View, notes: _Notes) -> tuple[list[str], list[Column]]:
     """Return the table's lines, with columns left out until it fits the terminal."""
-    chosen = [column for column in text.columns() if not column.heading]
-    left_out: list[Column] = []
+    everything = [column for column in text.columns() if not column.heading]
+    table = _table(view, notes, everything)
+    if view.width is None or text.width_of(table[0]) <= view.width:
+        return table, []
+    chosen = [column for column in everything if not column.drop]
     table = _table(view, notes, chosen)
-    while view.width is not None and text.width_of(table[0]) > view.width:
-        droppable = [column for column in chosen if column.drop]
-        if not droppable:
-            return _with_short_modes(view, notes, chosen, table), left_out
-        least = max(droppable, key=lambda column: column.drop)
-        chosen.remove(least)
-        left_out.append(least)
-        table = _table(view, notes, chosen)
-    return table, left_out
+    if text.width_of(table[0]) > view.width:
+        table = _with_short_modes(view, notes, chosen, table)
+    for column in sorted(everything, key=lambda column: column.drop):
+        tried = [c for c in everything if c in chosen or c is column]
+        wider = _table(view, notes, tried)
+        if column not in chosen and text.width_of(wider[0]) <= view.width:
+            chosen, table = tried, wider
+    return table, [column for column in everything if column not in chosen]
 
 
 def _with_short_modes(
