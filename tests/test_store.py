@@ -612,3 +612,12 @@ def test_run_from_the_future_is_warned_about(results: Path) -> None:
     assert store.load_run(results / RUNS[0], now=now).warnings == []
     (warning,) = store.load_run(results / RUNS[2], now=now).warnings
     assert "dated in the future" in warning
+
+
+# ---- documentation --------------------------------------------------------------------------
+
+
+def test_every_field_is_documented() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "results-format.md").read_text(encoding="utf-8")
+    fields = [*Record.__struct_fields__, *Latency.__struct_fields__]
+    assert [name for name in fields if f"`{name}`" not in text] == []
