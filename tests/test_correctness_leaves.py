@@ -48,6 +48,32 @@ class Sub(torch.Tensor):
     pass
 
 
+class Lazy(torch.Tensor):
+    """Computes its values when it is used: its own memory holds zeros until then."""
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function.__name__ == "__get__":
+            return super().__torch_function__(function, types, args, kwargs or {})
+        return function(*(torch.ones(3) if isinstance(x, cls) else x for x in args))
+
+
+class Wrapper(torch.Tensor):
+    """Wraps every result again, so that there is no memory to read."""
+
+    @staticmethod
+    def __new__(cls) -> Wrapper:
+        return torch.Tensor._make_wrapper_subclass(cls, (3,), dtype=torch.float32)
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return cls()
+
+
 def paths(value: object) -> dict[str, str]:
     return {leaf.path: leaf.kind for leaf in leaves.walk(value, "out")}
 
@@ -155,6 +181,19 @@ def test_nested_tensors_cannot_be_compared() -> None:
         (leaf,) = leaves.walk(value, "out")
         assert leaf.kind == "opaque"
         assert "nested" in leaf.text
+
+
+def test_a_lazy_tensor_is_made_to_compute() -> None:
+    kept = leaves.snapshot(torch.zeros(3).as_subclass(Lazy), "out")["out"]
+    assert kept.type == "Lazy"
+    assert kept.tensor is not None
+    assert kept.tensor.tolist() == [1, 1, 1]
+
+
+def test_a_wrapper_without_memory_cannot_be_compared() -> None:
+    (leaf,) = leaves.walk(Wrapper(), "out")
+    assert leaf.kind == "opaque"
+    assert "cannot compare type Wrapper" in leaf.text
 
 
 def test_snapshot_is_a_copy_of_its_own() -> None:

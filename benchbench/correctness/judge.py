@@ -16,7 +16,7 @@ from benchbench.correctness.rules import Judged
 from benchbench.records import Accuracy, AccuracyResult
 
 WITHOUT_GOLDEN = "judged without a higher-precision reference"
-"""Beginning of the note on a result that had to do without a float64 copy of the model."""
+"""The note on a result that had to do without a float64 copy; the next note says why."""
 
 MAX_NOTES = 12
 AFTER = "after the calls"
@@ -182,7 +182,7 @@ class _Tally:
         notes = list(self.notes)
         if self.without_golden:
             why = reference.golden.missing or "it lacks this leaf or is too far from eager"
-            notes.insert(0, f"{WITHOUT_GOLDEN}: {why}")
+            notes[:0] = [WITHOUT_GOLDEN, f"no higher-precision reference: {why}"]
         if reference.random:
             notes.append("the model draws random numbers")
         notes += self.opaque

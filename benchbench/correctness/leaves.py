@@ -207,6 +207,9 @@ def _is_true_tensor(leaf: Leaf) -> bool:
 
 
 def _walk_tensor(value: torch.Tensor, path: str, above: tuple[int, ...]) -> Iterator[Leaf]:
+    # A class of its own may compute its values when it is used. So it is used once, by the
+    # handlers of its class, before these are left aside.
+    used = value.detach()
     with torch._C.DisableTorchFunctionSubclass():
         name = "Tensor" if isinstance(value, torch.nn.Parameter) else _name(value)
         if value.is_nested:
@@ -221,9 +224,20 @@ def _walk_tensor(value: torch.Tensor, path: str, above: tuple[int, ...]) -> Iter
             for child_path, child in parts:
                 yield from _walk(child, child_path, (*above, id(value)))
         else:
-            plain = value.detach().as_subclass(torch.Tensor)
-            dense = plain.to_dense() if plain.is_mkldnn else plain
-            yield Leaf(path, "tensor", name, dense)
+            plain = _plain_tensor(used)
+            if plain is None:
+                text = f"cannot compare type {name}: it has no memory of its own"
+                yield Leaf(path, "opaque", name, text=text)
+            else:
+                yield Leaf(path, "tensor", name, plain)
+
+
+def _plain_tensor(value: torch.Tensor) -> torch.Tensor | None:
+    """Return the dense tensor behind a tensor of any class, ``None`` if there is none to read."""
+    plain = value.as_subclass(torch.Tensor)
+    if type(plain) is not torch.Tensor:
+        return None
+    return plain.to_dense() if plain.is_mkldnn else plain
 
 
 def _tensor_parts(value: torch.Tensor, path: str) -> list[tuple[str, Any]] | None:
