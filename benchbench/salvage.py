@@ -7,6 +7,7 @@ possible and is named. Nothing here raises because of what the line holds.
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import re
@@ -27,9 +28,21 @@ UPGRADES: Mapping[int, Upgrade] = MappingProxyType({})
 # Keys under which a null is a value of the user's or of a library's, not a missing number.
 FREE_JSON = frozenset({"environment", "options", "model_options", "converters"})
 
+# Required fields without which a row still says something; what is missing reads "unknown".
+_NOT_VITAL: Mapping[str, Json] = MappingProxyType(
+    {
+        "run_id": "unknown",
+        "started_at": "unknown",
+        "model_target": {"path": "unknown"},
+        "mode_target": {"path": "unknown"},
+        "path": "unknown",
+    }
+)
+
 _START = b'{"schema_version"'
 _NOT_A_NUMBER = re.compile(r'"(?:\\.|[^"\\])*"|[-+]?\b(?:nan|inf(?:inity)?)\b', re.IGNORECASE)
 _ERROR_PATH = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>\$.*)`)?$", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(\w+)`")
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])")
 _MOST_REPAIRS = 50
 _UNREADABLE = object()
@@ -173,6 +186,9 @@ def _repair(raw: dict[str, Any], message: str, damage: list[str]) -> bool:
     match = _ERROR_PATH.match(message)
     assert match is not None  # the pattern matches every text
     what, steps = match["what"], _steps(match["path"] or "$")
+    if _filled(raw, what, steps):
+        damage.append(f"{_dotted(steps)}: {_complaint(what, None)}".lstrip(": "))
+        return True
     parent: Any = raw
     for step in steps[:-1]:
         if step == "[...]":  # inside a dict under a key that the message does not name
@@ -186,6 +202,18 @@ def _repair(raw: dict[str, Any], message: str, damage: list[str]) -> bool:
     value = parent[steps[-1]]
     del parent[steps[-1]]
     damage.append(f"{_dotted(steps)}: {_complaint(what, value)}: read as missing")
+    return True
+
+
+def _filled(raw: dict[str, Any], what: str, steps: list[str | int]) -> bool:
+    """Fill in a missing field that is not vital; ``False`` when it is, or when none is missing."""
+    missing = _MISSING.match(what)
+    if missing is None or missing[1] not in _NOT_VITAL or "[...]" in steps:
+        return False
+    place: Any = raw
+    for step in steps:
+        place = place[step]
+    place[missing[1]] = copy.deepcopy(_NOT_VITAL[missing[1]])
     return True
 
 

@@ -18,6 +18,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from benchbench import salvage, store
 from benchbench.errors import StoreError
@@ -476,6 +478,35 @@ def test_odd_entry_of_a_plain_dict_costs_that_entry(tmp_path: Path) -> None:
     run = read(tmp_path, line_of(record, phase_s__compile="N/A"))
     assert run.records[0].phase_s == {"load": 1.0, "check": 3.0}
     assert "phase_s.compile" in run.damage[0]
+
+
+def test_fields_that_are_not_vital_read_as_unknown(tmp_path: Path) -> None:
+    line = line_of(make_record(), run_id=None, started_at=7, case__model_target={})
+    run = read(tmp_path, line)
+    (record,) = run.records
+    assert (record.run_id, record.started_at) == ("unknown", "unknown")
+    assert record.case.model_target.path == "unknown"
+    assert record.latency == make_record().latency
+    assert any("`run_id`" in text for text in run.damage)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_reading_never_raises_and_never_is_silent(data: st.DataObject) -> None:
+    """Whatever a line holds, it gives a record, or its damage is named."""
+    line = bytearray((DATA / "run_v1" / "records.jsonl").read_bytes().splitlines()[1])
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(line)))
+        end = data.draw(st.integers(start, min(len(line), start + 12)))
+        line[start:end] = data.draw(
+            st.sampled_from(
+                [b"", b"NaN", b"null", b"}", b'"', b"{", b"\xff", b"-1e999", b"[", b":"]
+            )
+        )
+    found = salvage.read_line(bytes(line))
+    assert found.records or found.damage
+    for record in found.records:
+        strict(store.encode_record(record)[1])
 
 
 def test_null_in_the_environment_is_a_value(tmp_path: Path) -> None:
