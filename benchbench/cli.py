@@ -13,6 +13,7 @@ import io
 import json
 import os
 import secrets
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
@@ -25,6 +26,7 @@ from benchbench.errors import BenchbenchError, ConfigError, did_you_mean, unknow
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+    from benchbench.compare import View
     from benchbench.records import Plan
     from benchbench.runner import RunResult
     from benchbench.schema import Conf
@@ -35,7 +37,10 @@ EXIT_INTERRUPTED = 130
 VERBS: dict[str, tuple[str, str]] = {
     "run": ("benchbench.cli:run", "measure and compare (the verb when none is given)"),
     "list": ("benchbench.cli:list_names", "what can be selected: models, modes, devices, ..."),
-    "doctor": ("benchbench.doctor:main", "what is installed, and which devices and modes can run here"),
+    "doctor": (
+        "benchbench.doctor:main",
+        "what is installed, and which devices and modes can run here",
+    ),
 }
 """Verb -> (module:function taking the words after the verb, one line of help)."""
 
@@ -189,26 +194,68 @@ def results_folder(value: str | None) -> Path:
 
 
 def execute(conf: Conf, plan: Plan) -> RunResult:
-    """Run a plan and print its table."""
+    """Run a plan, print its table and keep it beside the records."""
     from benchbench.progress import Progress
     from benchbench.runner import run_plan
 
-    for note in plan.notes:
-        print(f"note: {note}", file=sys.stderr)
     result = run_plan(
         plan, results_dir=results_folder(conf.results_dir), progress=Progress(), resume=conf.resume
     )
-    show(result.run_dir)
+    view = view_of([result.run_dir])
+    _keep_tables(view, result.run_dir)
+    _print_table(view)
     return result
 
 
-def show(run_dir: Path) -> None:
-    """Print the table of a finished run."""
-    from benchbench.compare import view
-    from benchbench.reporters import terminal
+def view_of(run_dirs: Sequence[Path]) -> View:
+    """Return the rows of one or more runs in one view, each compared inside its own run."""
+    from benchbench import compare
     from benchbench.store import load_run
 
-    print(terminal.render(view(load_run(run_dir))), end="")
+    views = []
+    for run_dir in run_dirs:
+        run = load_run(run_dir)
+        baseline = run.plan.baseline if run.plan else "eager"
+        views.append(
+            compare.view(
+                run.records,
+                baseline=baseline,
+                plan=run.plan,
+                run_dir=str(run_dir),
+                damage=run.damage,
+                width=_terminal_width(),
+            )
+        )
+    if len(views) == 1:
+        return views[0]
+    rows = tuple(row for view in views for row in view.rows)
+    return compare.View(
+        run_id=f"{len(views)} runs",
+        baseline=views[0].baseline,
+        rows=rows,
+        summary=compare.summary(rows),
+        run_dir=str(run_dirs[0].parent),
+        damage=tuple(text for view in views for text in view.damage),
+        width=_terminal_width(),
+    )
+
+
+def _keep_tables(view: View, run_dir: Path) -> None:
+    """Write the table as Markdown and CSV; always UTF-8, whatever the locale."""
+    from benchbench.reporters import csv_table, markdown
+
+    for name, text in (("table.md", markdown.render(view)), ("table.csv", csv_table.render(view))):
+        (run_dir / name).write_text(text, encoding="utf-8", newline="")
+
+
+def _print_table(view: View) -> None:
+    from benchbench.reporters import terminal
+
+    print(terminal.render(view), end="", flush=True)
+
+
+def _terminal_width() -> int | None:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 # ---- separate runs, by Hydra ------------------------------------------------------------------
@@ -299,7 +346,7 @@ def run_job(composed: DictConfig) -> None:
     entry: dict[str, Any] = {"exit_code": 2}
     try:
         conf = finish(composed)
-        overrides = list(HydraConfig.get().overrides.task)
+        overrides = _as_typed(list(HydraConfig.get().overrides.task), conf)
         plan = build_plan(conf, overrides=overrides, run_id=new_run_id())
         result = execute(conf, plan)
         entry = {"exit_code": result.exit_code, "run_dir": str(result.run_dir)}
@@ -311,19 +358,34 @@ def run_job(composed: DictConfig) -> None:
         file.write(line.encode("utf-8"))
 
 
+def _as_typed(overrides: list[str], conf: Conf) -> list[str]:
+    """Return a job's overrides as somebody would type them for this job alone."""
+    plain = [word.lstrip("+") for word in overrides]
+    typed = [word for word in plain if not word.startswith(("origin.", "hydra"))]
+    for group, entries in (("model", conf.model), ("mode", conf.mode)):
+        for name, entry in entries.items():
+            target = f"{group}.{name}._target_="
+            if f"{group}.{name}" not in conf.origin.files and not any(
+                word.startswith(target) for word in typed
+            ):
+                typed.append(f"{target}{entry._target_}")
+    return typed
+
+
 def _finish_sweep(sweep_dir: Path) -> int:
-    """Return one exit code for all jobs and name their folders."""
+    """Print the rows of all jobs in one table and return one exit code."""
     file = sweep_dir / _EXIT_FILE
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     entries = [json.loads(line) for line in lines]
-    print(f"\n{len(entries)} runs:")
-    for entry in entries:
-        print(f"  exit {entry['exit_code']}  {entry.get('run_dir', '(did not start)')}")
+    run_dirs = [Path(entry["run_dir"]) for entry in entries if "run_dir" in entry]
+    if len(run_dirs) > 1:
+        print(f"\nall {len(run_dirs)} runs:\n")
+        _print_table(view_of(run_dirs))
     return joint_exit_code([entry["exit_code"] for entry in entries])
 
 
 def joint_exit_code(codes: Sequence[int]) -> int:
-    """Return the exit code of several runs: an interrupt, else a failure, else what they agree on."""
+    """Return the exit code of several runs: an interrupt, a failure, or what they agree on."""
     for code in (EXIT_INTERRUPTED, 143, 2, 1, 3):
         if code in codes:
             return code
@@ -351,12 +413,15 @@ def list_names(argv: list[str]) -> int:
     parser = _Parser(
         prog=f"{COMMAND} list",
         description="Print what can be selected, one line each.",
-        epilog=f"examples:\n  {COMMAND} list models\n  {COMMAND} list modes --config-dir my_configs\n"
+        epilog=f"examples:\n  {COMMAND} list models\n"
+        f"  {COMMAND} list modes --config-dir my_configs\n"
         f"  {COMMAND} list converters --json",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     kinds = [*_LISTS, "converters"]
-    parser.add_argument("kind", nargs="?", metavar="|".join(kinds), help="what to list; all without")
+    parser.add_argument(
+        "kind", nargs="?", metavar="|".join(kinds), help="what to list; all without"
+    )
     parser.add_argument("-cd", "--config-dir", action="append", default=[], metavar="DIR")
     parser.add_argument("--json", action="store_true", help="a JSON list instead of a table")
     arguments = parser.parse_args(argv)
@@ -407,7 +472,9 @@ def _print_entries(entries: list[dict[str, Any]], *, indent: str) -> None:
     widths = [max(wcswidth(entry["name"]), 0) for entry in entries]
     for entry, width in zip(entries, widths, strict=True):
         more = "; ".join(
-            f"{key}: {', '.join(map(str, entry[key]))}" for key in ("sizes", "workloads") if entry.get(key)
+            f"{key}: {', '.join(map(str, entry[key]))}"
+            for key in ("sizes", "workloads")
+            if entry.get(key)
         )
         text = entry["description"] + (f" ({more})" if more else "")
         print(f"{indent}{entry['name']}{' ' * (max(widths) - width)}  {text}".rstrip())
@@ -430,4 +497,6 @@ def _decoded(word: str) -> str:
     try:
         return os.fsencode(word).decode("utf-8")
     except UnicodeError:
-        raise ConfigError(f"{word.encode('utf-8', 'backslashreplace').decode()}: not UTF-8") from None
+        raise ConfigError(
+            f"{word.encode('utf-8', 'backslashreplace').decode()}: not UTF-8"
+        ) from None

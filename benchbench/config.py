@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import hydra
 from hydra.core.config_store import ConfigStore
@@ -32,7 +31,10 @@ _INLINE = "command line"
 
 
 def compose(
-    overrides: list[str], *, config_dirs: list[str] | tuple[str, ...] = (), config_name: str = CONFIG_NAME
+    overrides: list[str],
+    *,
+    config_dirs: list[str] | tuple[str, ...] = (),
+    config_name: str = CONFIG_NAME,
 ) -> Conf:
     """Return the configuration that the words of a command line ask for."""
     translation = translate(overrides, config_dirs=config_dirs, device_kind=auto_device)
@@ -93,7 +95,9 @@ def _add_baseline(conf: Conf) -> None:
         return
     files = available("mode", conf.origin.config_dirs)
     if name not in files:
-        raise unknown("baseline", name, {*files, *conf.mode}, next_step="baseline=null: no baseline")
+        raise unknown(
+            "baseline", name, {*files, *conf.mode}, next_step="baseline=null: no baseline"
+        )
     conf.mode = {name: ModeConf(**load_yaml(files[name])), **conf.mode}
     _remember(conf, "mode", name, files[name])
     conf.origin.baseline_added = name
@@ -110,11 +114,14 @@ def _check_targets(composed: DictConfig) -> None:
             if OmegaConf.is_missing(entries[name], "_target_"):
                 raise not_selected(group, str(name), [str(n) for n in entries if n != name])
         if not entries:
-            raise ConfigError(f"no {group} is selected\n  next: {group}=[NAME], or python -m benchbench list {group}s")
+            raise ConfigError(
+                f"no {group} is selected\n"
+                f"  next: {group}=[NAME], or python -m benchbench list {group}s"
+            )
 
 
 def _check_options(conf: Conf, key: str) -> None:
-    """Hold the options of a user's mode against its file; ours and models are judged by the plan."""
+    """Hold the options of a user's mode against its file; the plan judges ours and models."""
     group, name = key.split(".", 1)
     listed = set(conf.origin.contents[key].get("options") or {})
     if group == "model" or not listed or is_shipped(Path(conf.origin.files[key])):

@@ -85,7 +85,7 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[str, Any]:
             )
         if key in TEXT_KEYS:
             _as_text(value_node)
-        made[key] = loader.construct_object(value_node, deep=True)  # type: ignore[no-untyped-call]
+        made[key] = loader.construct_object(value_node, deep=True)
     return made
 
 

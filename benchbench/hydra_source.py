@@ -21,6 +21,7 @@ from benchbench import paths
 from benchbench.config_files import available, load_yaml
 from benchbench.errors import ConfigError
 from benchbench.names import canonical, canonical_mode
+from benchbench.plan import auto_device
 
 SCHEME = "benchbench"
 _SELECTABLE = ("model", "mode", "device")
@@ -90,7 +91,7 @@ def _name(group: str, word: Any, known: set[str]) -> Any:
     if not isinstance(word, str):
         return word
     if group == "mode":
-        return canonical_mode(word, known, lambda: "cuda")
+        return canonical_mode(word, known, auto_device)
     return canonical(group, word, known)
 
 

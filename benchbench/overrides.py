@@ -43,7 +43,9 @@ class Word:
     @property
     def path(self) -> list[str]:
         """The key's parts; a part in brackets may contain dots."""
-        return [first or second for first, second in re.findall(r"\[([^\]]+)\]|([^.\[\]]+)", self.key)]
+        return [
+            first or second for first, second in re.findall(r"\[([^\]]+)\]|([^.\[\]]+)", self.key)
+        ]
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -120,11 +122,11 @@ class _Translator:
             self._emit(f"hydra.searchpath=[{','.join(quote(entry) for entry in entries)}]")
 
     def _device_kind(self, otherwise: Callable[[], str]) -> Callable[[], str]:
-        for word in self.words:
-            if word.key == "device":
-                kind = canonical("device", unquote(word.value).split(":")[0], self.known["device"])
-                return (lambda: kind) if kind != "auto" else otherwise
-        return otherwise
+        """Return how to find the device's kind, for the one alias that depends on it."""
+        typed = [word.value for word in self.words if word.key == "device"]
+        name = unquote(typed[-1]).split(":")[0] if typed else "auto"
+        kind = canonical("device", name, self.known["device"])
+        return otherwise if kind == "auto" else lambda: kind
 
     # ---- the whole -------------------------------------------------------------------------
 
@@ -222,11 +224,8 @@ class _Translator:
         listed = choice.startswith("[") and choice.endswith("]")
         items = [i.strip() for i in split_top(choice[1:-1])] if listed else [choice]
         if listed and items == [""]:
-            raise ConfigError(
-                f"{word.key}=[] selects nothing\n  next: {word.key}=[{sorted(self.known[word.key])[0]}]"
-                if self.known[word.key]
-                else f"{word.key}=[] selects nothing"
-            )
+            some = min(self.known[word.key], default="NAME")
+            raise ConfigError(f"{word.key}=[] selects nothing\n  next: {word.key}=[{some}]")
         names = [self._known_name(word, self._name_in(word, item)) for item in items]
         once = list(dict.fromkeys(names))
         if len(once) < len(names):
@@ -283,7 +282,9 @@ class _Translator:
                 self._put_inline(path, value)
                 return
         key = ".".join(path)
-        if not re.fullmatch(r"[A-Za-z_$][\w$-]*(\.([A-Za-z_$][\w$-]*|0|[1-9][0-9]*))*", key, re.ASCII):
+        if not re.fullmatch(
+            r"[A-Za-z_$][\w$-]*(\.([A-Za-z_$][\w$-]*|0|[1-9][0-9]*))*", key, re.ASCII
+        ):
             raise ConfigError(
                 f"{word.typed}: only plain letters can stand in a key\n"
                 f"  next: write the value into the YAML file of '{path[1] if path[1:] else key}'"
@@ -304,7 +305,7 @@ class _Translator:
         if len(path) < 3:
             raise ConfigError(
                 f"{word.typed}: {group}.{name} holds several keys\n"
-                f"  next: one of {', '.join(f'{group}.{name}.{key}' for key in schema.keys_of(group))}"
+                f"  next: {group}.{name}.KEY=VALUE with {', '.join(schema.keys_of(group))}"
             )
         selected = self.selected.get(group)
         if selected is not None and name not in selected:

@@ -38,7 +38,6 @@ from benchbench.records import (
 )
 
 if TYPE_CHECKING:
-    from benchbench.modes import Mode
     from benchbench.schema import Conf, ModelConf
 
 AUTO_ORDER = ("npu", "cuda", "cpu")
@@ -164,12 +163,12 @@ def _git(arguments: list[str], cwd: Path | None) -> str | None:
 
 
 def _device_kind(conf: Conf) -> DeviceKind:
+    if conf.device.index < 0:
+        raise ConfigError(f"device.index: {conf.device.index} is negative; devices count from 0")
     if conf.device.kind == "auto":
         return auto_device()
     if conf.device.kind not in devices.KINDS:
         raise unknown("device", conf.device.kind, [*devices.KINDS, "auto"])
-    if conf.device.index < 0:
-        raise ConfigError(f"device.index: {conf.device.index} is negative; devices count from 0")
     return conf.device.kind
 
 
@@ -189,7 +188,9 @@ def _variants(conf: Conf, name: str, kind: DeviceKind, here: Path) -> Iterator[_
     given = arguments | _marked(tables.flat(entry.options))
     usual = {field: defaults.get(field) for field in _MODE_ARGUMENTS}
     usual |= _marked(tables.flat(defaults.get("options") or {}))
-    for values in _sweep(given, usual, lambda option: tables.takes_list(option.removeprefix(_OPTION))):
+    for values in _sweep(
+        given, usual, lambda option: tables.takes_list(option.removeprefix(_OPTION))
+    ):
         options = {k.removeprefix(_OPTION): v for k, v in values.items() if k.startswith(_OPTION)}
         scalars = {k: v for k, v in values.items() if not k.startswith(_OPTION)}
         if options or "options" in defaults:
@@ -323,7 +324,9 @@ def _groups(conf: Conf, default_dtype: str, here: Path, notes: list[str]) -> Ite
         for options in _sweep(entry.options, lists, lambda option: False):
             changed = {o: v for o, v in options.items() if o not in lists or lists[o] != v}
             target = Target(path=path, options={**preset, **options})
-            combinations = itertools.product(asked or entry.workloads[:1], batch_sizes, lengths, dtypes)
+            combinations = itertools.product(
+                asked or entry.workloads[:1], batch_sizes, lengths, dtypes
+            )
             for workload, batch_size, seq_len, dtype in combinations:
                 offered = workload in entry.workloads
                 yield _Group(
@@ -339,9 +342,7 @@ def _groups(conf: Conf, default_dtype: str, here: Path, notes: list[str]) -> Ite
                 )
 
 
-def _check_model_options(
-    key: str, path: str, entry: ModelConf, listed: Mapping[str, Any]
-) -> None:
+def _check_model_options(key: str, path: str, entry: ModelConf, listed: Mapping[str, Any]) -> None:
     """Refuse options that neither the model's file nor its function's signature knows."""
     signature = parameters(path)
     if signature is None and not listed:
@@ -367,7 +368,9 @@ def _workloads(conf: Conf) -> list[str]:
             raise unknown("workload", word, WORKLOADS)
         if not any(word in entry.workloads for entry in conf.model.values()):
             offers = "; ".join(f"{n}: {', '.join(e.workloads)}" for n, e in conf.model.items())
-            raise ConfigError(f"workload={word}: no selected model offers it\n  available: {offers}")
+            raise ConfigError(
+                f"workload={word}: no selected model offers it\n  available: {offers}"
+            )
     return asked
 
 
@@ -442,7 +445,8 @@ def _bad_number(item: Any, key: str) -> ConfigError:
             f"  next: {key}={int(item)}"
         )
     return ConfigError(
-        f"{key}: {_shown(item)} is not a whole number above 0\n  next: {key}=1, or a list: {key}=[1,8]"
+        f"{key}: {_shown(item)} is not a whole number above 0\n"
+        f"  next: {key}=1, or a list: {key}=[1,8]"
     )
 
 
@@ -452,7 +456,11 @@ def _bad_number(item: Any, key: str) -> ConfigError:
 def _policy(conf: Conf) -> TimingPolicy:
     policy = TimingPolicy(**vars(conf.measure))
     for name, value in vars(conf.measure).items():
-        low = 0 if name in ("check_calls", "warmup_min_calls", "warmup_min_time_s", "min_time_s") else None
+        low = (
+            0
+            if name in ("check_calls", "warmup_min_calls", "warmup_min_time_s", "min_time_s")
+            else None
+        )
         if isinstance(value, bool):
             continue
         if value < 0 or (low is None and value == 0) or value != value:
@@ -521,7 +529,11 @@ def _target_path(text: str, key: str, conf: Conf, here: Path) -> str:
 
 
 def _check_dotted(text: str, key: str) -> None:
-    if text.endswith(".py") or not all(part.isidentifier() for part in text.split(".")) or "." not in text:
+    if (
+        text.endswith(".py")
+        or not all(part.isidentifier() for part in text.split("."))
+        or "." not in text
+    ):
         raise ConfigError(
             f"{key}._target_: '{text}' names nothing that can be built\n"
             f"  next: {key}._target_=package.module.name or {key}._target_=FILE.py:name"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Dict, List, Optional  # noqa: UP035 (OmegaConf reads the annotations)
+from typing import Any
 
 from omegaconf import MISSING
 
@@ -21,13 +21,13 @@ class ModelConf:
     """One model: how it is built, its sizes and what it can be asked to do."""
 
     _target_: str = MISSING
-    size: Optional[str] = None
-    sizes: Dict[str, Dict[str, Any]] = field(default_factory=dict)
-    workloads: List[str] = field(default_factory=lambda: ["forward"])
+    size: str | None = None
+    sizes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    workloads: list[str] = field(default_factory=lambda: ["forward"])
     batch_size: Any = 1
     seq_len: Any = None
     dtype: Any = None
-    options: Dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -35,12 +35,12 @@ class ModeConf:
     """One mode: its class and options. ``backend`` alone names a torch.compile backend."""
 
     _target_: str = MISSING
-    backend: Optional[str] = None
-    compile_mode: Optional[str] = None
+    backend: str | None = None
+    compile_mode: str | None = None
     fullgraph: Any = None
     dynamic: Any = None
-    stand_in: Optional[str] = None
-    options: Dict[str, Any] = field(default_factory=dict)
+    stand_in: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -49,7 +49,7 @@ class DeviceConf:
 
     kind: str = "auto"
     index: int = 0
-    dtype: Optional[str] = None
+    dtype: str | None = None
 
 
 @dataclass
@@ -74,15 +74,15 @@ class MeasureConf:
 class LimitsConf:
     """Seconds each phase may take; ``timeout_s`` sets those that are not given."""
 
-    timeout_s: Optional[float] = None
-    load_s: Optional[float] = None
-    inputs_s: Optional[float] = None
-    converters_s: Optional[float] = None
-    compile_s: Optional[float] = None
-    check_s: Optional[float] = None
-    warmup_s: Optional[float] = None
-    sample_s: Optional[float] = None
-    finish_s: Optional[float] = None
+    timeout_s: float | None = None
+    load_s: float | None = None
+    inputs_s: float | None = None
+    converters_s: float | None = None
+    compile_s: float | None = None
+    check_s: float | None = None
+    warmup_s: float | None = None
+    sample_s: float | None = None
+    finish_s: float | None = None
 
 
 @dataclass
@@ -91,25 +91,25 @@ class SettingsConf:
 
     threads: int = 1
     interop_threads: int = 1
-    compile_threads: Optional[int] = None
+    compile_threads: int | None = None
     grad_mode: str = "no_grad"
     start: str = "auto"
-    environment: Dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
 class OriginConf:
     """Where the configuration came from; filled by us, not by users."""
 
-    config_dirs: List[str] = field(default_factory=list)
-    typed: Dict[str, str] = field(default_factory=dict)
+    config_dirs: list[str] = field(default_factory=list)
+    typed: dict[str, str] = field(default_factory=dict)
     """Canonical mode -> the alias that was typed."""
-    notes: Dict[str, str] = field(default_factory=dict)
-    baseline_added: Optional[str] = None
+    notes: dict[str, str] = field(default_factory=dict)
+    baseline_added: str | None = None
     """The baseline mode, when it was not among the modes asked for."""
-    files: Dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
     """``mode.NAME`` -> its YAML file."""
-    contents: Dict[str, Any] = field(default_factory=dict)
+    contents: dict[str, Any] = field(default_factory=dict)
     """``mode.NAME`` -> the content of its YAML file: the defaults that options are held against."""
 
 
@@ -117,15 +117,15 @@ class OriginConf:
 class Conf:
     """The whole configuration of a run."""
 
-    model: Dict[str, ModelConf] = field(default_factory=dict)
-    mode: Dict[str, ModeConf] = field(default_factory=dict)
+    model: dict[str, ModelConf] = field(default_factory=dict)
+    mode: dict[str, ModeConf] = field(default_factory=dict)
     device: DeviceConf = field(default_factory=DeviceConf)
-    baseline: Optional[str] = "eager"
+    baseline: str | None = "eager"
     workload: Any = None
     batch_size: Any = None
     seq_len: Any = None
     dtype: Any = None
-    size: Optional[str] = None
+    size: str | None = None
     converters: Any = "auto"
     accuracy: bool = True
     measure: MeasureConf = field(default_factory=MeasureConf)
@@ -133,9 +133,9 @@ class Conf:
     settings: SettingsConf = field(default_factory=SettingsConf)
     plugins: Any = None
     seed: int = 0
-    results_dir: Optional[str] = None
-    resume: Optional[str] = None
-    name: Optional[str] = None
+    results_dir: str | None = None
+    resume: str | None = None
+    name: str | None = None
     origin: OriginConf = field(default_factory=OriginConf)
 
 

@@ -20,7 +20,8 @@ def folder(tmp_path: Path) -> Path:
         "model/模型.yaml": "_target_: my.own.build\noptions: {depth: 2}\n",
         "model/hf/llama-2.7b.yaml": "_target_: my.own.build\n",
         "mode/mymode.yaml": "_target_: my.own.Mode\noptions: {level: 1}\n",
-        "suite/mine.yaml": "# @package _global_\nmodel: mlp\nmode: [ACLGraph, eager]\nname: 1e3\nbatch_size: 010\n",
+        "suite/mine.yaml": "# @package _global_\nmodel: mlp\nmode: [ACLGraph, eager]\n"
+        "name: 1e3\nbatch_size: 010\n",
         "suite/off.yaml": "# @package _global_\nmode: off\n",
         "suite/boolean.yaml": "# @package _global_\nmode: false\n",
         "suite/typo.yaml": "# @package _global_\nbatchsize: 4\n",
@@ -52,7 +53,9 @@ def test_defaults() -> None:
     assert conf.device.kind == "auto"
 
 
-@pytest.mark.parametrize("words", [["model=[mlp,llama]"], ["model=[mlp, llama]"], ["+model=[mlp,llama]"]])
+@pytest.mark.parametrize(
+    "words", [["model=[mlp,llama]"], ["model=[mlp, llama]"], ["+model=[mlp,llama]"]]
+)
 def test_lists_keep_their_order(words: list[str]) -> None:
     assert list(compose(words).model) == ["mlp", "llama"]
 
@@ -175,13 +178,29 @@ def test_names_are_kept_as_typed(typed: str, value: str | None) -> None:
 
 
 def test_odd_values_reach_options_as_text() -> None:
-    conf = compose(["model.mine._target_=a.b.c", "model.mine.options.x=模型", "model.mine.options.y=[1,a(b)]"])
+    conf = compose(
+        ["model.mine._target_=a.b.c", "model.mine.options.x=模型", "model.mine.options.y=[1,a(b)]"]
+    )
     assert conf.model["mine"].options == {"x": "模型", "y": [1, "a(b)"]}
 
 
 def test_a_file_and_the_command_line_mean_the_same(tmp_path: Path) -> None:
     """Case 61: off, no, 010, 1e3, null in a file are what they are as a word."""
-    values = ["off", "no", "yes", "010", "1e3", "1_000", "-1", ".5", "true", "False", "null", "0x1F", "12:30"]
+    values = [
+        "off",
+        "no",
+        "yes",
+        "010",
+        "1e3",
+        "1_000",
+        "-1",
+        ".5",
+        "true",
+        "False",
+        "null",
+        "0x1F",
+        "12:30",
+    ]
     path = tmp_path / "x.yaml"
     path.write_text("".join(f"k{i}: {value}\n" for i, value in enumerate(values)), encoding="utf-8")
     by_file = load_yaml(path)
