@@ -556,10 +556,9 @@ def reading_notes(view: View) -> list[str]:
     measured = [row.record.latency for row in view.rows if row.record.latency]
     lines = []
     if any(found.n_processes == 1 for found in measured):
-        lines.append(
-            "n=1: one process per row, so verdicts are advisory; ±: 95 % interval of the median "
-            "within that process"
-        )
+        lines.append("n=1: one process per row, so verdicts are advisory")
+    if any(half_width(found) is not None for found in measured):
+        lines.append("±: 95 % interval of the median, within one process")
     if any(speedup_text(row).endswith("?") for row in view.rows if row.record.status == "ok"):
         lines.append("faster?, slower?: in doubt, the samples are noisy or the intervals overlap")
     if any(found.iterations_per_sample > 1 for found in measured):

@@ -14,15 +14,13 @@ docs/results-format.md for every field.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import math
 import os
 import re
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -32,17 +30,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from benchbench import salvage
+from benchbench.durable import append_line, explained, sync_folder, write_atomically
 from benchbench.errors import StoreError, did_you_mean
 from benchbench.paths import safe_name
 from benchbench.records import Case, Json, Plan, Record, Samples
 
 if TYPE_CHECKING:
     import pyarrow
-
-try:
-    import fcntl
-except ImportError:  # Windows: no two writers on one file there
-    fcntl = None  # type: ignore[assignment]
 
 RECORDS = "records.jsonl"
 PLAN = "plan.json"
@@ -87,7 +81,7 @@ class RunWriter:
         run_dir, plan = _new_folder(Path(results_dir), plan)
         writer = cls(run_dir, plan)
         writer.write_bytes(PLAN, msgspec.json.format(_encoded(plan)) + b"\n")
-        with _explained("create", run_dir / LOGS):
+        with explained("create", run_dir / LOGS):
             (run_dir / LOGS).mkdir()
         return writer
 
@@ -106,10 +100,10 @@ class RunWriter:
         stored, line = encode_record(msgspec.structs.replace(record, run_id=self.run_id))
         if samples:
             folder = self.run_dir / SAMPLE_PARTS
-            with _explained("create", folder):
+            with explained("create", folder):
                 folder.mkdir(exist_ok=True)
             part = msgspec.json.encode(_Part(record.case_key, list(samples)))
-            _write_atomically(folder / f"{self._parts:04d}.json", part)
+            write_atomically(folder / f"{self._parts:04d}.json", part)
             self._parts += 1
         append_line(self.run_dir / RECORDS, line)
         return stored
@@ -121,7 +115,7 @@ class RunWriter:
     def write_bytes(self, name: str, content: bytes) -> Path:
         """Write a file of this run whole; there is never a half-written one under that name."""
         path = self.run_dir / name
-        _write_atomically(path, content)
+        write_atomically(path, content)
         return path
 
     def finish(self) -> None:
@@ -158,128 +152,25 @@ def encode_record(record: Record) -> tuple[Record, bytes]:
     return stored, msgspec.json.encode(stored) + b"\n"
 
 
-def append_line(path: Path, line: bytes) -> None:
-    """Append one line durably, so that lines of several writers never mix.
-
-    One ``write`` in append mode under a file lock; when it fails half-way (a full disk) what was
-    written of it is taken back. A torn line left by a crash is closed first.
-    """
-    with _explained("write", path):
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            with _locked(descriptor):
-                _append_locked(descriptor, line)
-        finally:
-            os.close(descriptor)
-
-
-def _append_locked(descriptor: int, line: bytes) -> None:
-    size = os.fstat(descriptor).st_size
-    done = False
-    try:
-        _write_all(descriptor, line if _ends_line(descriptor, size) else b"\n" + line)
-        os.fsync(descriptor)
-        done = True
-    finally:
-        if not done:
-            os.ftruncate(descriptor, size)
-
-
-def _ends_line(descriptor: int, size: int) -> bool:
-    if size == 0:
-        return True
-    os.lseek(descriptor, size - 1, os.SEEK_SET)
-    return os.read(descriptor, 1) == b"\n"
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    left = memoryview(content)
-    while left:
-        left = left[os.write(descriptor, left) :]
-
-
-@contextlib.contextmanager
-def _locked(descriptor: int) -> Iterator[None]:
-    if fcntl is None:
-        yield
-        return
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-
-
-def _write_atomically(path: Path, content: bytes) -> None:
-    with _explained("write", path):
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a new name in a folder durable, where the system lets folders be opened."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _new_folder(results_dir: Path, plan: Plan) -> tuple[Path, Plan]:
-    with _explained("create", results_dir):
+    with explained("create", results_dir):
         results_dir.mkdir(parents=True, exist_ok=True)
     stem = _HEX.sub("", safe_name(plan.run_id))
     run_id = safe_name(plan.run_id)
     for _ in range(_MOST_COLLISIONS):
         run_dir = results_dir / run_id
-        with _explained("create", run_dir):
+        with explained("create", run_dir):
             try:
                 run_dir.mkdir()
             except FileExistsError:
                 run_id = f"{stem}_{secrets.token_hex(2)}"
                 continue
-            _sync_folder(results_dir)
+            sync_folder(results_dir)
         return run_dir, msgspec.structs.replace(plan, run_id=run_id)
     raise StoreError(
         f"cannot create a run folder in {results_dir}: {stem}_* is taken "
         f"{_MOST_COLLISIONS} times over. Choose another folder with results_dir=DIR."
     )
-
-
-_ADVICE = {
-    errno.ENOSPC: "Free some space, or choose another folder with results_dir=DIR",
-    errno.EDQUOT: "Free some space, or choose another folder with results_dir=DIR",
-    errno.EFBIG: "The file may not grow (ulimit -f); choose another folder with results_dir=DIR",
-    errno.EACCES: "Choose a folder that you may write with results_dir=DIR",
-    errno.EPERM: "Choose a folder that you may write with results_dir=DIR",
-    errno.EROFS: "Choose a folder that you may write with results_dir=DIR",
-    errno.EEXIST: "A file is in the way; choose another folder with results_dir=DIR",
-    errno.ENOTDIR: "A file is in the way; choose another folder with results_dir=DIR",
-    errno.ENAMETOOLONG: "Choose a shorter folder with results_dir=DIR",
-}
-
-
-@contextlib.contextmanager
-def _explained(what: str, path: Path) -> Iterator[None]:
-    """Turn an operating system's error into one sentence: what, where, why, what to do."""
-    try:
-        yield
-    except OSError as error:
-        advice = _ADVICE.get(error.errno or 0, "Choose another folder with results_dir=DIR")
-        kept = " What was stored before is intact." if what == "write" else ""
-        raise StoreError(
-            f"cannot {what} {path}: {error.strerror or error}. {advice}.{kept}"
-        ) from error
 
 
 # ---- strict JSON --------------------------------------------------------------------------
@@ -362,7 +253,7 @@ def _merge_samples(run_dir: Path) -> None:
 
     path = run_dir / SAMPLES
     temporary = path.with_name(f".{path.name}.tmp")
-    with _explained("write", path):
+    with explained("write", path):
         try:
             parquet.write_table(_to_table(part for _, part in parts), temporary, compression="zstd")
             with temporary.open("rb+") as file:
@@ -370,7 +261,7 @@ def _merge_samples(run_dir: Path) -> None:
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
-        _sync_folder(run_dir)
+        sync_folder(run_dir)
         for part_path, _ in parts:
             part_path.unlink()
         if not _part_files(run_dir):

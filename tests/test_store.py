@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchbench import salvage, store
+from benchbench import durable, salvage, store
 from benchbench.errors import StoreError
 from benchbench.records import (
     SCHEMA_VERSION,
@@ -237,9 +237,9 @@ WRITER = """
 import sys
 sys.path[:0] = {path!r}
 from pathlib import Path
-from benchbench import store
+from benchbench import durable
 for i in range(200):
-    store.append_line(Path(sys.argv[1]), sys.argv[2].encode() * 20_000 + b"\\n")
+    durable.append_line(Path(sys.argv[1]), sys.argv[2].encode() * 20_000 + b"\\n")
 """
 
 
@@ -260,13 +260,13 @@ FULL = """
 import resource, signal, sys
 sys.path[:0] = {path!r}
 from pathlib import Path
-from benchbench import store
+from benchbench import durable
 from benchbench.errors import StoreError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 for i in range(9):
     try:
-        store.append_line(Path(sys.argv[1]), b"x" * 20_000 + b"\\n")
+        durable.append_line(Path(sys.argv[1]), b"x" * 20_000 + b"\\n")
     except StoreError as error:
         print(i, error)
         break
@@ -320,7 +320,7 @@ def test_read_only_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numb
     history.write_bytes(b"{}\n")
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(StoreError, match=r"cannot write .*history.jsonl: .* you may write"):
-        store.append_line(history, b"{}\n")
+        durable.append_line(history, b"{}\n")
     assert history.read_bytes() == b"{}\n"
 
 
@@ -335,7 +335,7 @@ def test_append_after_a_torn_line_keeps_both_apart(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
     _, line = store.encode_record(make_record())
     path.write_bytes(line[:40])
-    store.append_line(path, line)
+    durable.append_line(path, line)
     run = store.load_run(path)
     assert len(run.records) == 1
     assert run.damage[0].startswith("records.jsonl:1: not JSON")
