@@ -52,13 +52,14 @@ __all__ = [
 
 MAX_NOTES = 30
 MAX_EVENTS = 1000
+MAX_FALLBACK = 160  # it stands in the table, too
 # Lines that the Graph Engine logs per call while it is listened to; later ones would be in the
 # timed path, so listening to them ends after a few (the compile is in the first).
 MAX_GE_LINES = 4
 
 _LIMIT = re.compile(r"hit config\.(\w*(?:recompile|cache_size)_limit)|recompile limit exceeded")
 _SUPPRESSED = "WON'T CONVERT"
-_TO_EAGER = re.compile(r"fall(?:ing)? back to eager", re.IGNORECASE)
+_TO_EAGER = re.compile(r"fall(?:s|ing)? back to eager", re.IGNORECASE)
 _SKIPPED_CAPTURE = re.compile(
     r"skipping cudagraphs due to (.*)|NPUGraph: skipped - (.*)", re.DOTALL
 )
@@ -127,6 +128,7 @@ class Watch:
         self._npu_lost: list[str] = []
         self._fx_ops: Counter[str] = Counter()
         self._ir_ops: Counter[str] = Counter()
+        self._callbacks: dict[str, str] = {}
         self._backend_s = 0.0
         self._ge_compile_us = 0
         self._ge_lines = 0
@@ -169,8 +171,34 @@ class Watch:
         if text not in self._notes and len(self._notes) < MAX_NOTES:
             self._notes.append(text)
 
-    def count_ir_ops(self) -> None:
-        """Count the nodes of each Ascend graph when it is loaded. Needs torchair."""
+    def watch_lowering(self) -> None:
+        """Count the nodes of each Ascend graph, and the ops that torchair calls back for.
+
+        Needs torchair. A callback runs the op's eager kernel from inside the Ascend graph.
+        """
+        self._count_ir_ops()
+        self._count_callbacks()
+
+    def _count_callbacks(self) -> None:
+        try:
+            from torchair._ge_concrete_graph import custom_op_codegen_common as codegen
+        except ImportError:
+            return  # before torch_npu 2.13 there are no automatic callbacks
+        original = getattr(codegen, "register_callback_converter", None)
+        if original is None:
+            self.note("automatic callbacks not available in this torchair")
+            return
+        callbacks = self._callbacks
+
+        @functools.wraps(original)
+        def register_and_note(target: Any, *args: Any, **kwargs: Any) -> Any:
+            callbacks[str(target)] = "torchair (automatic callback)"
+            return original(target, *args, **kwargs)
+
+        codegen.register_callback_converter = register_and_note
+        self._undo.append(lambda: setattr(codegen, "register_callback_converter", original))
+
+    def _count_ir_ops(self) -> None:
         try:
             from torchair._ge_concrete_graph.fx2ge_converter import GeConcreteGraph
         except ImportError as error:
@@ -275,6 +303,10 @@ class Watch:
         """Return Ascend IR type -> number of nodes, over all graphs that were loaded."""
         return dict(self._ir_ops.most_common())
 
+    def callbacks(self) -> dict[str, str]:
+        """Return op -> how, for ops whose eager kernel runs inside an Ascend graph."""
+        return dict(self._callbacks)
+
     def cache(self) -> Literal["cold", "warm", "bypassed", "none"]:
         """Say what the compile cache did, by its own counters.
 
@@ -313,7 +345,7 @@ class Watch:
             return mode.finish_evidence(GraphEvidence(effective="eager", notes=self._notes), device)
         metrics = _compile_metrics()
         recompiles = self._recompiles(metrics)
-        fallbacks = self._fallbacks(metrics)
+        fallbacks = self._fallbacks(metrics, diagnosis=bool(mode.diagnosis()))
         backend = mode.backend(device.kind)
         evidence = GraphEvidence(
             effective=_effective(backend, fallbacks),
@@ -433,7 +465,7 @@ class Watch:
             reasons.append((recompile_reason(reason) if reason else missing) + place)
         return reasons
 
-    def _fallbacks(self, metrics: list[Any]) -> list[str]:
+    def _fallbacks(self, metrics: list[Any], *, diagnosis: bool) -> list[str]:
         found: list[str] = []
         if not self.counter("stats", "unique_graphs"):
             found.append("eager (0 graphs)")
@@ -444,8 +476,12 @@ class Watch:
             if _SUPPRESSED in text:
                 found.append(f"eager, the error was suppressed: {one_line(text)}")
             elif _TO_EAGER.search(text) and not _LIMIT.search(text):
-                found.append(f"eager: {one_line(text)}")
-        if self._npu_lost and not any("fall back to eager" in text for text in self._messages):
+                # Under a debug switch this is what was asked for; the row is no timing anyway.
+                if diagnosis:
+                    self.note(one_line(text))
+                else:
+                    found.append(f"eager: {one_line(text, MAX_FALLBACK)}")
+        if self._npu_lost and not any(_TO_EAGER.search(text) for text in self._messages):
             found.append(f"eager: npugraph_ex dropped {', '.join(self._npu_lost)}")
         return list(dict.fromkeys(found))
 
@@ -513,6 +549,8 @@ def caveats(mode: Mode, evidence: GraphEvidence) -> list[str]:
         found.append(Caveat.NOTHING_TUNED)
     if evidence.captures == 0:
         found.append(Caveat.NOT_CAPTURED)
+    if any("callback" in how for how in evidence.converters.values()):
+        found.append(Caveat.CALLBACK_USED)
     return [one.name for one in found]
 
 

@@ -13,7 +13,7 @@ PYTHON=${PYTHON:-python3}
 RESULTS=${OUT:+$OUT/}results
 LIMIT_S=${LIMIT_S:-280}
 
-"$PYTHON" -c 'import torch; assert torch.cuda.is_available()' || {
+"$PYTHON" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || {
     echo "device_check: this Python sees no CUDA device; on a CPU use: make bench" >&2
     exit 4
 }

@@ -250,6 +250,17 @@ def test_a_warning_of_the_fallback_is_read(watch):
     assert "capture_limit" in text
 
 
+def test_under_a_debug_switch_eager_is_what_was_asked_for(watch):
+    mode = NpugraphEx("npugraph_ex", stand_in="eager", options={"force_eager": True})
+    mode.prepare(Plain(), DEVICE, watch)(X)
+    watch.listen("npugraph_ex", logging.WARNING)
+    logging.getLogger("npugraph_ex").warning("force_eager=True: the graph FALLS BACK to EAGER")
+    found = watch.collect(mode, DEVICE)
+    assert found.fallbacks == []
+    assert any("FALLS BACK" in note for note in found.notes)
+    assert watch.collect(eager_backend(), DEVICE).fallbacks != []
+
+
 def test_hidden_log_lines_reach_the_record(watch):
     logger = logging.getLogger("torchair")
     watch.listen("torchair", logging.WARNING)

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from benchbench.modes.compiled import Compiled
+from benchbench.modes.compiled import NPU_KINDS, Compiled
 from benchbench.modes.options import Table
 from benchbench.modes.options_inductor import INDUCTOR
 from benchbench.records import Json
@@ -38,7 +38,15 @@ class Inductor(Compiled):
 
     def absent(self, device_kind: str) -> str | None:
         """Return which compiler is missing, if one is."""
+        if device_kind in NPU_KINDS:
+            return self._missing_on_npu()
         return missing_compiler(device_kind)
+
+    def _missing_on_npu(self) -> str | None:
+        chosen = self.options.get("npu_backend") or os.environ.get("TORCHINDUCTOR_NPU_BACKEND")
+        if chosen in (None, "default") and importlib.util.find_spec("triton") is None:
+            return "inductor on npu needs the package triton-ascend: pip install triton-ascend"
+        return None
 
     def table(self, device_kind: str) -> Table | None:
         """Return inductor's options."""

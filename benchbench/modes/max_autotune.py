@@ -94,7 +94,7 @@ class MaxAutotune(Compiled):
 
     def _torchair_backend(self, changed: dict[str, Json], watch: Watch) -> Any:
         npu_compat.load("torchair", watch)
-        watch.count_ir_ops()
+        watch.watch_lowering()
         options: dict[str, Any] = {**_QUIET, **changed}
         for switch, folder in _DUMP_FOLDERS.items():
             if options.get(switch) and not options.get(folder):
@@ -163,7 +163,12 @@ class MaxAutotune(Compiled):
         if device.kind in NPU_KINDS:
             switches = self.diagnosis()
             effective = f"eager ({switches})" if switches else evidence.effective
-            return msgspec.structs.replace(evidence, ir_ops=watch.ir_ops(), effective=effective)
+            return msgspec.structs.replace(
+                evidence,
+                ir_ops=watch.ir_ops(),
+                converters={**watch.callbacks(), **evidence.converters},
+                effective=effective,
+            )
         tuned = watch.counter("inductor", "select_algorithm_autotune")
         captures = watch.cudagraphs(device.index) if device.kind == "cuda" else None
         return msgspec.structs.replace(evidence, tuned=tuned, captures=captures)

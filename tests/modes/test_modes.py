@@ -104,6 +104,13 @@ def test_inductor_needs_a_compiler(monkeypatch):
     assert "C++ compiler" in (MaxAutotune("max-autotune").unavailable("cpu") or "")
 
 
+def test_inductor_on_npu_needs_triton_or_another_generator(monkeypatch):
+    monkeypatch.delenv("TORCHINDUCTOR_NPU_BACKEND", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "triton-ascend" in (Inductor("inductor").unavailable("npu") or "")
+    assert Inductor("inductor", options={"npu_backend": "dvm"}).unavailable("npu") is None
+
+
 @pytest.mark.parametrize(
     ("mode", "device", "words"),
     [

@@ -370,7 +370,7 @@ def test_ascend_ir_is_counted_once_per_graph(watch, monkeypatch):
     parent.__path__ = []
     monkeypatch.setitem(sys.modules, parent.__name__, parent)
     monkeypatch.setitem(sys.modules, inner.__name__, inner)
-    watch.count_ir_ops()
+    watch.watch_lowering()
     graph = GeConcreteGraph()
     assert [graph.compile(), graph.compile()] == ["compiled", "compiled"]
     assert watch.ir_ops() == {"Add": 2, "MatMulV2": 1}
