@@ -28,7 +28,7 @@ class Mode(Protocol):
     """Whether a device graph must have been captured for the row to be what it says."""
 
     def unavailable(self, device_kind: str) -> str | None:
-        """Return why this mode cannot run on a kind of device, else ``None``. Never imports torch."""
+        """Return why this mode cannot run on a kind of device, else ``None``. Torch-free."""
 
     def invalid(self, device_kind: str) -> str | None:
         """Return what is wrong with the options (a usage error), else ``None``. Torch-free."""
