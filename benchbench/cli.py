@@ -176,16 +176,17 @@ def run(argv: list[str]) -> int:
     words = [*arguments.words, *extra]
     if arguments.multirun or arguments.cfg or arguments.info:
         return _through_hydra(arguments, words)
+    import msgspec
+
     from benchbench.config import compose
     from benchbench.plan import build_plan, new_run_id
 
     conf = compose(words, config_dirs=arguments.config_dir, config_name=arguments.config_name)
-    plan = build_plan(conf, overrides=_typed(arguments, words), run_id=new_run_id())
+    flags = [f"--config-dir={folder}" for folder in arguments.config_dir]
+    plan = build_plan(conf, overrides=_as_typed([*flags, *words], conf), run_id="")
+    # Only now: asking git may take a while, and a usage error should not wait for it.
+    plan = msgspec.structs.replace(plan, run_id=new_run_id())
     return execute(conf, plan).exit_code
-
-
-def _typed(arguments: argparse.Namespace, words: list[str]) -> list[str]:
-    return [*(f"--config-dir={folder}" for folder in arguments.config_dir), *words]
 
 
 def results_folder(value: str | None) -> Path:
@@ -359,8 +360,9 @@ def run_job(composed: DictConfig) -> None:
 
 
 def _as_typed(overrides: list[str], conf: Conf) -> list[str]:
-    """Return a job's overrides as somebody would type them for this job alone."""
+    """Return overrides as somebody would type them to repeat one case of a run."""
     plain = [word.lstrip("+") for word in overrides]
+    # A file given as model=FILE.py keeps its target, which the model's name alone would not tell.
     typed = [word for word in plain if not word.startswith(("origin.", "hydra"))]
     for group, entries in (("model", conf.model), ("mode", conf.mode)):
         for name, entry in entries.items():

@@ -53,7 +53,10 @@ _FLOAT = re.compile(
 )
 
 
-class _Loader(yaml.SafeLoader):
+_Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Base):  # type: ignore[misc, valid-type]
     """YAML with the command line's idea of numbers and booleans, and no repeated keys."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 (replaced, not shared)

@@ -112,6 +112,7 @@ def build_plan(conf: Conf, *, overrides: list[str], run_id: str, cwd: Path | Non
             skipped[case.key] = reason
     return Plan(
         run_id=run_id,
+        name=conf.name,
         cases=list(cases.values()),
         skipped=skipped,
         baseline=conf.baseline,

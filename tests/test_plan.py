@@ -201,6 +201,12 @@ def test_auto_takes_npu_then_cuda_then_cpu(monkeypatch: pytest.MonkeyPatch) -> N
     assert auto_device() == "npu"
 
 
+def test_an_option_of_another_device_skips_the_mode() -> None:
+    made = plan("model=mlp", "mode=max-autotune", "mode.max-autotune.options.frozen_parameter=true")
+    assert "frozen_parameter" in made.cases[0].key
+    assert "frozen_parameter belongs to" in made.skipped[made.cases[0].key]
+
+
 # ---- errors -----------------------------------------------------------------------------------
 
 

@@ -110,6 +110,8 @@ class Compiled:
 
     def options_problem(self, device_kind: str) -> str | None:
         """Return what is wrong with the options, checked against the table of the device."""
+        if self._options_of_other_device(device_kind):
+            return None  # not wrong, only not for this device: ``unavailable`` says so
         where = f"mode.{self.name}.options"
         mine = self.given(device_kind)
         table = self.table(device_kind)
