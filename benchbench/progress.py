@@ -57,6 +57,7 @@ class Progress:
         self._live: Live | None = None
         self._place = ""
         self._job = ""
+        self._said = ""
 
     def __enter__(self) -> Progress:
         console = Console(file=self._stream, highlight=False)
@@ -91,8 +92,9 @@ class Progress:
             return self._refresh(phase, timed)
         if elapsed_s >= LINE_EVERY_S:
             self._line(timed)
-        elif phase in _OF_NOTE:
+        elif phase in _OF_NOTE and doing != self._said:
             self._line(doing)
+            self._said = doing
         return LINE_EVERY_S
 
     def done(self, record: Record) -> None:
