@@ -142,8 +142,6 @@ class Plan(_Data):
     """What one run will do, in order. Pure data, made by plan.py, written to plan.json."""
 
     run_id: str
-    name: str | None = None
-    """A label of the run, as typed; never part of a file name."""
     cases: list[Case]
     skipped: dict[str, str] = {}
     """Case key -> reason, for cases that are known to be impossible before anything starts."""
@@ -159,6 +157,8 @@ class Plan(_Data):
     overrides: list[str] = []
     """The command line as typed, to show the command that re-runs one case."""
     notes: list[str] = []
+    name: str | None = None
+    """A label of the run, as typed; never part of a file name."""
 
 
 JobKind = Literal["measure", "reference", "warm_compile"]
