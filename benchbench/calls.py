@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import torch
 
-from benchbench.correctness import leaves
-
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_MAX_DEPTH = 16
 
 
 @contextlib.contextmanager
@@ -38,11 +38,26 @@ def materialise(output: object) -> bool:
     A tensor of a class of its own may be a promise whose work is done when it is read. Timing
     the promise would measure nothing, and the work would leak into the next span.
     """
-    tensors = [leaf.tensor for leaf in leaves.walk(output, "out") if leaf.tensor is not None]
-    lazy = [tensor for tensor in tensors if type(tensor) not in _PLAIN]
+    lazy = [tensor for tensor in _tensors(output) if type(tensor) not in _PLAIN]
     for tensor in lazy:
         tensor.detach().reshape(-1)[:1].clone()
     return bool(lazy)
+
+
+def _tensors(output: object, depth: int = 0) -> Iterator[torch.Tensor]:
+    """Yield the tensors of an output as they are, none of them used."""
+    if isinstance(output, torch.Tensor):
+        yield output
+        return
+    parts: Iterable[object] = ()
+    if isinstance(output, Mapping):
+        parts = output.values()
+    elif isinstance(output, list | tuple | set):
+        parts = output
+    elif dataclasses.is_dataclass(output):
+        parts = vars(output).values() if hasattr(output, "__dict__") else ()
+    for part in parts if depth < _MAX_DEPTH else ():
+        yield from _tensors(part, depth + 1)
 
 
 def materialised(call: Callable[[], object]) -> Callable[[], object]:
