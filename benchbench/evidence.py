@@ -38,6 +38,7 @@ from benchbench.records import GraphBreak, GraphEvidence
 
 if TYPE_CHECKING:
     from benchbench.devices import Device
+    from benchbench.models import Inputs
     from benchbench.modes import Mode
 
 __all__ = [
@@ -120,6 +121,9 @@ class Watch:
         self._n_events = 0
         self._last_ns = 0
         self._in_window = False
+        self.measured = False
+        """Whether the measured window was reached, so that every capture should be there."""
+        self._explained: list[GraphBreak] = []
         self._cudagraphs = 0
         self._messages: list[str] = []
         self._notes: list[str] = []
@@ -244,7 +248,7 @@ class Watch:
         for logger in quiet:
             # Below this level both libraries format a line in each call.
             logger.setLevel(max(logger.level, logging.ERROR))
-        self._in_window = True
+        self._in_window = self.measured = True
         try:
             yield
         finally:
@@ -334,6 +338,22 @@ class Watch:
         if self._ge_lines:
             stages["torchair.compile"] = self._ge_compile_us / 1e6
         return stages
+
+    def explain(
+        self, error: BaseException, module: Callable[..., Any], inputs: Inputs
+    ) -> str | None:
+        """Return one line naming all that kept a model out of a full graph; keep the breaks.
+
+        ``None`` when the error is of another kind, or nothing more can be found out because the
+        model does not run without a full graph either.
+        """
+        if not isinstance(error, torch._dynamo.exc.Unsupported):
+            return None
+        try:
+            self._explained = explain_breaks(module, inputs)
+        except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as again:
+            self.note(f"the other graph breaks could not be found: {one_line(str(again))}")
+        return breaks_sentence(self._explained) or None
 
     def collect(self, mode: Mode, device: Device) -> GraphEvidence:
         """Return all of it, with the verdict on what really ran.
@@ -486,6 +506,8 @@ class Watch:
         return list(dict.fromkeys(found))
 
     def _breaks(self) -> list[GraphBreak]:
+        if self._explained:
+            return self._explained
         reasons = break_reasons()
         # dynamo.reset() empties the list; then all of it is new.
         start = self._break_reasons_before if len(reasons) >= self._break_reasons_before else 0

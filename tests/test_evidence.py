@@ -128,10 +128,22 @@ def test_a_failed_full_graph_names_all_gaps_and_their_calls(watch, gaps):
     assert kind == "Unsupported"
     assert "bbgap.gap_a" in reason
     assert hint
-    breaks = evidence.explain_breaks(TwoGaps(), Inputs((X,)))
-    sentence = evidence.breaks_sentence(breaks)
+    sentence = watch.explain(raised.value, TwoGaps(), Inputs((X,))) or ""
     assert "bbgap.gap_a.default (2 calls)" in sentence
     assert "bbgap.gap_b.default (1 call)" in sentence
+    breaks = watch.collect(mode, DEVICE).breaks
+    assert [one.ops for one in breaks] == [
+        {"bbgap.gap_a.default": 2},
+        {"bbgap.gap_b.default": 1},
+        {"bbgap.gap_a.default": 2},
+    ]
+
+
+def test_only_a_broken_graph_is_explained(watch):
+    assert watch.explain(RuntimeError("x"), Plain(), Inputs((X,))) is None
+    unsupported = torch._dynamo.exc.Unsupported("x", "y", False)
+    assert watch.explain(unsupported, Plain(), Inputs(("no tensor",))) is None
+    assert any("could not be found" in note for note in watch.collect(Eager(), DEVICE).notes)
 
 
 def test_breaks_without_an_op_keep_reason_and_place():
@@ -386,7 +398,7 @@ def test_stop_leaves_torch_as_it_was():
         (
             "expected size 8==4, stride 5==5 at dim=0\nError in op: torch.ops.bb.wide.default\n"
             "This error most often comes from a incorrect fake (aka meta) kernel for a custom op.",
-            "bb.wide: expected size 8==4, stride 5==5 at dim=0",
+            "torch.ops.bb.wide.default: expected size 8==4, stride 5==5 at dim=0",
         ),
         ("流资源不足 |\n\tStream resources are insufficient", "流资源不足 |"),
         ("", "RuntimeError"),

@@ -195,10 +195,18 @@ class Compiled:
         return arguments
 
 
-def without_capture(evidence: GraphEvidence, captures: int, why: list[str]) -> GraphEvidence:
-    """Return the evidence of a mode that had to capture: none captured is a fallback."""
+def without_capture(
+    evidence: GraphEvidence, captures: int, why: list[str], *, complete: bool = True
+) -> GraphEvidence:
+    """Return the evidence of a mode that had to capture: none captured is a fallback.
+
+    While the evidence is not ``complete`` a capture may still come, unless there is a reason why
+    it will not.
+    """
     if captures:
         return msgspec.structs.replace(evidence, captures=captures)
+    if not why and not complete:
+        return msgspec.structs.replace(evidence, captures=0)
     reason = "; ".join(why) or "no reason was given"
     text = f"no device graph captured: {reason}"
     fallbacks = evidence.fallbacks if text in evidence.fallbacks else [*evidence.fallbacks, text]

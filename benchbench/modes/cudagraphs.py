@@ -59,6 +59,9 @@ class Cudagraphs(Compiled):
 
     def finish_evidence(self, evidence: GraphEvidence, device: Device) -> GraphEvidence:
         """Return the evidence with the captures, or with why there were none."""
-        if self.stand_in or self._watch is None:
+        watch = self._watch
+        if self.stand_in or watch is None:
             return evidence
-        return without_capture(evidence, self._watch.cudagraphs(device.index), evidence.skips)
+        # The first call compiles and runs uncaptured; the second one records.
+        captures = watch.cudagraphs(device.index)
+        return without_capture(evidence, captures, evidence.skips, complete=watch.measured)

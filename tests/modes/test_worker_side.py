@@ -157,6 +157,13 @@ def test_cudagraphs_without_a_capture_is_a_fallback(watch):
     assert found.captures == 0
     assert found.fallbacks == ["no device graph captured: mutated inputs"]
     assert "NOT_CAPTURED" in evidence.caveats(mode, found)
+    silent = Watch()
+    mode._watch = silent
+    assert silent.collect(mode, CUDA).fallbacks == []  # the second call may still record
+    with silent.window():
+        pass
+    assert "no device graph captured" in silent.collect(mode, CUDA).fallbacks[0]
+    mode._watch = watch
     watch._cudagraphs = 2
     assert watch.collect(mode, CUDA).captures == 2
     assert watch.collect(mode, CUDA).fallbacks == []
