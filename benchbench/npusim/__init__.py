@@ -63,7 +63,13 @@ def unavailable() -> str | None:
     if wheel.package_folder() is None:
         return (
             "the simulated NPU needs torch_npu, which is not installed"
-            " (pip install --no-deps torch-npu==VERSION, the version of your torch)"
+            " (pip install --no-deps torch-npu, in the version of your torch)"
+        )
+    torch, torch_npu = wheel.version("torch"), wheel.version()
+    if torch and torch_npu and wheel.series(torch) != wheel.series(torch_npu):
+        return (
+            f"torch_npu {torch_npu} does not fit torch {torch}"
+            f" (pip install --no-deps torch-npu=={wheel.series(torch)}.*)"
         )
     found = real_cann()
     if found and os.environ.get(FORCE_VARIABLE) != "1":

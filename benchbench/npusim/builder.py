@@ -23,8 +23,8 @@ from benchbench.npusim import wheel
 LIBRARY = "libnpusim.so"
 MANIFEST = "libraries.txt"
 _SOURCES = Path(__file__).resolve().parent / "src"
-# Opened by name at run time. Those that are absent here (profiler, dcmi, ...) stay absent: torch_npu
-# reads that as "not installed".
+# Opened by name at run time. Those that are absent here (profiler, dcmi, ...) stay absent, which
+# torch_npu reads as "not installed".
 _OPENED = ("libopapi.so", "libnnopbase.so", "libmsprofiler.so")
 _FLAGS = ("-O1", "-g0", "-fPIC")
 # See sim.h for the reason of the old string layout.
@@ -97,7 +97,10 @@ def _build_into(work: Path) -> None:
     stubs = objects / "stubs.cpp"
     stubs.write_text(_stub_source(needs, wheel.read_elf(probe.read_bytes()).defined))
     _run(cxx, *_FLAGS, "-c", stubs, "-o", objects / "stubs.o")
-    _run(cxx, "-shared", f"-Wl,-soname,{LIBRARY}", objects / "unit.o", objects / "stubs.o", "-o", work / LIBRARY)
+    _run(
+        *(cxx, "-shared", f"-Wl,-soname,{LIBRARY}", objects / "unit.o", objects / "stubs.o"),
+        *("-o", work / LIBRARY),
+    )
     names = sorted({*needs.libraries, *_OPENED})
     empty = objects / "empty.cpp"
     empty.touch()

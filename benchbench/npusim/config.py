@@ -69,6 +69,9 @@ NAMED_FAULTS: dict[str, Fault] = {
 }
 
 
+_BY_CODE = "FUNCTION@NTH=CODE"
+
+
 def parse_fault(text: str) -> Fault:
     """Return the fault that ``name`` or ``name@nth`` means, e.g. ``capture@2``.
 
@@ -76,12 +79,12 @@ def parse_fault(text: str) -> Fault:
     """
     match = re.fullmatch(r"([\w:-]+)(?:@(\d+))?(?:=(\d+))?", text.strip())
     if match is None:
-        raise ConfigError(f"cannot read the fault '{text}'\n  accepted: NAME, NAME@NTH, FUNCTION@NTH=CODE")
+        raise ConfigError(f"cannot read the fault '{text}'\n  accepted: NAME, NAME@NTH, {_BY_CODE}")
     name, nth, code = match.group(1), int(match.group(2) or 1), match.group(3)
     if code is not None:
         return Fault(function=name, nth=nth, code=int(code))
     if name not in NAMED_FAULTS:
-        raise unknown("fault", name, NAMED_FAULTS, next_step="or a function with a code, FUNCTION@NTH=CODE")
+        raise unknown("fault", name, NAMED_FAULTS, next_step=f"or a function of CANN, {_BY_CODE}")
     return msgspec.structs.replace(NAMED_FAULTS[name], nth=nth)
 
 
@@ -117,7 +120,9 @@ class SimConfig(msgspec.Struct, frozen=True, kw_only=True):
         if self.soc not in SOCS:
             raise unknown("SoC", self.soc, SOCS)
         if re.match(r"\d+\.\d+", self.cann) is None:
-            raise ConfigError(f"cannot read the CANN version '{self.cann}'\n  accepted: like {DEFAULT_CANN}")
+            raise ConfigError(
+                f"cannot read the CANN version '{self.cann}'\n  accepted: like {DEFAULT_CANN}"
+            )
         if not 0 <= self.devices <= 16:
             raise ConfigError(f"devices={self.devices} is out of range\n  accepted: 0 to 16")
         if self.memory_gb <= 0:

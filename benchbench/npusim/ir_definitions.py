@@ -13,7 +13,9 @@ from pathlib import Path
 
 _RAW_OPS = Path("dynamo", "torchair", "_ge_concrete_graph", "auto_generated_ge_raw_ops.py")
 _BLOCK = re.compile(r"REG_OP\((\w+)\)(.*?)(?=REG_OP\(|OP_END_FACTORY_REG|\"\"\"|\Z)", re.DOTALL)
-_CLAUSE = re.compile(r"\.((?:OPTIONAL_|DYNAMIC_|REQUIRED_)?(?:INPUT|OUTPUT|ATTR))\(\s*(\w+)\s*(?:,\s*(\w+))?")
+_CLAUSE = re.compile(
+    r"\.((?:OPTIONAL_|DYNAMIC_|REQUIRED_)?(?:INPUT|OUTPUT|ATTR))\(\s*(\w+)\s*(?:,\s*(\w+))?"
+)
 _KINDS = {
     "INPUT": "required",
     "OPTIONAL_INPUT": "optional",
@@ -50,12 +52,13 @@ class IrDefinition:
     def line(self) -> str:
         """Return the form that the C++ side reads (see ge_ir.cpp)."""
         columns = (self.inputs, self.outputs, self.attributes)
-        return "|".join([self.type, *(",".join(f"{n}:{k}" for n, k in column) for column in columns)])
+        texts = [",".join(f"{name}:{kind}" for name, kind in column) for column in columns]
+        return "|".join([self.type, *texts])
 
 
 def parse(text: str) -> dict[str, IrDefinition]:
     """Return the operators that a text with ``REG_OP`` blocks defines, by type."""
-    return {match.group(1): _definition(match.group(1), match.group(2)) for match in _BLOCK.finditer(text)}
+    return {type_: _definition(type_, body) for type_, body in _BLOCK.findall(text)}
 
 
 def _definition(type_: str, body: str) -> IrDefinition:

@@ -71,6 +71,7 @@ class Kernels:
         self.routed: list[str] = []
         """Names of the routed ops."""
         self._device = library
+        self._npu: Any = torch.get_device_module("npu")
         library.npusim_capturing.argtypes = [ctypes.c_void_p]
         library.npusim_launched.argtypes = [ctypes.c_void_p]
         library.npusim_record_kernel.argtypes = [ctypes.c_void_p, ctypes.c_long]
@@ -91,7 +92,7 @@ class Kernels:
     # ---- registration ----------------------------------------------------------------------
 
     def _route_aten(self) -> None:
-        library = torch.library.Library("aten", "IMPL")
+        library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
         self._libraries.append(library)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # one per op that is overridden
@@ -101,13 +102,13 @@ class Kernels:
                 if op is None:
                     continue
                 try:
-                    library.impl(name, _Kernel(self, op, op), "PrivateUse1", allow_override=True)  # type: ignore[call-arg]
+                    library.impl(name, _Kernel(self, op, op), "PrivateUse1", allow_override=True)
                 except RuntimeError:
                     continue  # an op that only C++ may implement stays as it is
                 self.routed.append(name)
 
     def _route_npu(self) -> None:
-        library = torch.library.Library("npu", "IMPL")
+        library: Any = torch.library.Library("npu", "IMPL")  # type: ignore[no-untyped-call]
         self._libraries.append(library)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -115,18 +116,18 @@ class Kernels:
                 op = _overload("npu", name)
                 if op is not None:
                     kernel = _Kernel(self, op, reference)
-                    library.impl(name, kernel, "PrivateUse1", allow_override=True)  # type: ignore[call-arg]
+                    library.impl(name, kernel, "PrivateUse1", allow_override=True)
                     self.routed.append(f"npu::{name}")
 
     # ---- capture and replay ------------------------------------------------------------------
 
     def capturing(self) -> bool:
         """Say whether the current stream is being captured."""
-        return bool(self._device.npusim_capturing(_stream()))
+        return bool(self._device.npusim_capturing(self._stream()))
 
     def launched(self) -> None:
         """Account for a kernel that ran on the current stream."""
-        code = self._device.npusim_launched(_stream())
+        code = self._device.npusim_launched(self._stream())
         if code:
             raise RuntimeError(f"[npusim] kernel failed, error code is {code}")
 
@@ -135,7 +136,10 @@ class Kernels:
         number = self._next_number
         self._next_number += 1
         self._recorded[number] = work
-        self._device.npusim_record_kernel(_stream(), number)
+        self._device.npusim_record_kernel(self._stream(), number)
+
+    def _stream(self) -> int:
+        return int(self._npu.current_stream().npu_stream)
 
     def _replay(self, number: int) -> int:
         try:
@@ -153,7 +157,9 @@ class Kernels:
 class _Kernel:
     """The kernel of one op: converts arguments, computes or records, converts results."""
 
-    def __init__(self, kernels: Kernels, op: torch._ops.OpOverload, compute: Callable[..., Any]) -> None:
+    def __init__(
+        self, kernels: Kernels, op: torch._ops.OpOverload, compute: Callable[..., Any]
+    ) -> None:
         self._kernels = kernels
         self._op = op
         self._compute = compute
@@ -190,9 +196,11 @@ class _Kernel:
             host_view(out).copy_(fresh[name])
         return _one_or_tuple(outs.values())
 
-    # ---- under capture -------------------------------------------------------------------------
+    # ---- under capture ---------------------------------------------------------------------
 
-    def _capture(self, call: _Arguments, outs: dict[str, torch.Tensor], device: torch.device) -> Any:
+    def _capture(
+        self, call: _Arguments, outs: dict[str, torch.Tensor], device: torch.device
+    ) -> Any:
         shapes, shape_args = self._infer(call, outs)
         if outs:
             for out, shape in zip(outs.values(), shapes, strict=True):
@@ -214,15 +222,17 @@ class _Kernel:
         except NotImplementedError as error:
             if torch.Tag.dynamic_output_shape in self._op.tags:
                 raise CaptureError(
-                    f"[npusim] {self._op} cannot be captured: the shape of its result depends on values"
+                    f"[npusim] {self._op} cannot be captured: its result's shape depends on values"
                 ) from error
             clones = call.to_clones()
             result = self._compute(*clones.args, **clones.kwargs, **_empty_like(outs, "cpu"))
             meta = clones
         return (list(_flat(result)) if outs else result), meta
 
-    def _replay_into_outs(self, call: _Arguments, names: list[str], targets: list[torch.Tensor]) -> None:
-        fresh = {name: torch.empty(0, dtype=t.dtype) for name, t in zip(names, targets, strict=True)}
+    def _replay_into_outs(
+        self, call: _Arguments, names: list[str], targets: list[torch.Tensor]
+    ) -> None:
+        fresh = _empty_like(dict(zip(names, targets, strict=True)), "cpu")
         self._compute(*call.args, **call.kwargs, **fresh)
         for target, value in zip(targets, fresh.values(), strict=True):
             target.copy_(value)
@@ -231,7 +241,7 @@ class _Kernel:
         result = self._compute(*call.args, **call.kwargs)
         values = [value for value in _flat(result) if not call.owns(value)]
         for target, value in zip(targets, values, strict=True):
-            # In eval mode the CPU's batch norm leaves its statistics empty; its meta kernel does not.
+            # In eval mode the CPU's batch norm leaves its statistics empty, its meta kernel not.
             if value.numel() or not target.numel():
                 target.copy_(value)
 
@@ -239,11 +249,10 @@ class _Kernel:
 class _Arguments:
     """Arguments of one call with device tensors replaced, and the way back for results."""
 
-    def __init__(self, args: Any, kwargs: Any, *, convert: Callable[[Any], Any] | None = None) -> None:
-        # Pairs, not a dictionary with a closure over itself: a reference cycle would keep device
-        # memory alive beyond its graph, and torch_npu aborts the process for that.
+    def __init__(self, args: Any, kwargs: Any) -> None:
+        # No reference cycle may form here: it would keep device memory alive beyond its graph, and
+        # torch_npu aborts the process for that.
         self._pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
-        convert = convert or host_view
         pairs = self._pairs
 
         def replace(value: Any) -> Any:
@@ -251,13 +260,12 @@ class _Arguments:
                 return torch.device("cpu")
             if not is_npu(value):
                 return value
-            stand_in = convert(value)
-            pairs.append((stand_in, value))
-            return stand_in
+            view = host_view(value)
+            pairs.append((view, value))
+            return view
 
         self.args = tree_map(replace, args)
         self.kwargs = tree_map(replace, kwargs)
-        del replace
 
     def to_meta(self) -> _Arguments:
         """Return stand-ins without memory, of the same sizes and strides."""
@@ -311,8 +319,8 @@ class _Arguments:
             stand_in, original = owner
             if value is stand_in:
                 return original
-            shift = value.storage_offset() - stand_in.storage_offset()
-            return original.as_strided(value.shape, value.stride(), original.storage_offset() + shift)
+            offset = original.storage_offset() + value.storage_offset() - stand_in.storage_offset()
+            return original.as_strided(value.shape, value.stride(), offset)
         if not _is_dense(value):
             value = value.contiguous()
         result = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
@@ -383,11 +391,7 @@ def _device_of(arguments: Any) -> torch.device:
             return torch.device(leaf.device)
         if isinstance(leaf, torch.device) and leaf.type == "npu" and leaf.index is not None:
             return leaf
-    return torch.device("npu", torch.npu.current_device())
-
-
-def _stream() -> int:
-    return int(torch.npu.current_stream().npu_stream)
+    return torch.device("npu")
 
 
 def _kept(name: str) -> bool:

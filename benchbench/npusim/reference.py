@@ -74,9 +74,9 @@ def fusion_attention(
     band-shaped modes have no reference.
     """
     if sparse_mode not in (0, 1, 2, 3):
-        raise NotImplementedError(f"[npusim] no reference for attention with sparse_mode={sparse_mode}")
+        raise NotImplementedError(f"[npusim] no reference for sparse_mode={sparse_mode}")
     if keep_prob != 1.0 or padding_mask is not None:
-        raise NotImplementedError("[npusim] no reference for attention with dropout or padding_mask")
+        raise NotImplementedError("[npusim] no reference for dropout and padding_mask")
     kv_heads = _key_heads(query, key, input_layout, head_num)
     q = _heads_first(query, input_layout, head_num).float()
     k = _heads_first(key, input_layout, kv_heads).float()
@@ -138,7 +138,7 @@ def rotary_mul(x: Tensor, r1: Tensor, r2: Tensor, rotary_mode: str = "half", *ar
         first, second = x.chunk(2, dim=-1)
         rotated = torch.cat((-second, first), dim=-1)
     elif rotary_mode == "interleave":
-        pairs = x.unflatten(-1, (-1, 2))
+        pairs = x.reshape(*x.shape[:-1], -1, 2)
         rotated = torch.stack((-pairs[..., 1], pairs[..., 0]), dim=-1).flatten(-2)
     else:
         raise NotImplementedError(f"[npusim] no reference for the rotary mode {rotary_mode}")

@@ -54,6 +54,8 @@ class GeGraph(msgspec.Struct, frozen=True, kw_only=True):
     dynamic: bool
     ops: dict[str, int]
     """IR type -> nodes."""
+    options: dict[str, str]
+    """What torchair asked GE to compile it with."""
 
 
 class Simulator:
@@ -73,8 +75,10 @@ class Simulator:
 
     def calls(self) -> Calls:
         """Return the call counts."""
-        lines = self._text("npusim_calls").splitlines()
-        counts = Counter({name: int(count) for name, count in (line.rsplit(" ", 1) for line in lines)})
+        counts: Counter[str] = Counter()
+        for line in self._text("npusim_calls").splitlines():
+            name, _, count = line.rpartition(" ")
+            counts[name] = int(count)
         return Calls(
             captures=counts["npusim:capture"],
             empty_captures=counts["npusim:empty_capture"],
@@ -83,7 +87,7 @@ class Simulator:
             graph_runs=counts["ge::RunGraph"],
             syncs=sum(n for name, n in counts.items() if name.startswith("aclrtSynchronize")),
             work=counts["npusim:work"],
-            functions={name: count for name, count in sorted(counts.items()) if ":" not in name[:7]},
+            functions={n: counts[n] for n in sorted(counts) if not n.startswith("npusim:")},
         )
 
     def reset_calls(self) -> None:
@@ -92,10 +96,14 @@ class Simulator:
 
     def graphs(self) -> list[GeGraph]:
         """Return the graphs that GE received so far, in order."""
-        made = []
+        made: list[GeGraph] = []
         for line in self._text("npusim_graphs").splitlines():
-            name, kind, *types = line.split(" ")
-            made.append(GeGraph(name=name, dynamic=kind == "dynamic", ops=dict(Counter(types))))
+            kind, name, *rest = line.split("\t")
+            if kind == "option":
+                made[-1].options[name] = rest[0]
+                continue
+            ops = dict(Counter(rest[1].split()))
+            made.append(GeGraph(name=name, dynamic=rest[0] == "dynamic", ops=ops, options={}))
         return made
 
     def used_bytes(self, device: int = 0) -> int:
@@ -125,6 +133,10 @@ class Simulator:
             _FAULT_KINDS[fault.kind],
             fault.text.encode(),
         )
+
+    def clear_faults(self) -> None:
+        """Take all faults back. A device that is lost or hangs stays so."""
+        self._library.npusim_clear_faults()
 
     def register_ir(self, text: str) -> list[str]:
         """Make the operators of a ``REG_OP`` text known to GE; return their types."""
@@ -202,7 +214,7 @@ def activate(config: SimConfig) -> Simulator:
     """
     config.check()
     if "torch_npu" in sys.modules:
-        raise ActivationError("torch_npu is already imported: the simulated NPU must be there before it")
+        raise ActivationError("the simulated NPU must be activated before torch is imported")
     library_folder = builder.build()
     # The kernels of ours read device memory when they are called, so torch_npu must not defer its
     # own copies to a queue.

@@ -158,9 +158,14 @@ def package_folder() -> Path | None:
     return Path(spec.origin).parent
 
 
-def version() -> str | None:
-    """Return the version of the installed torch_npu, without importing it."""
+def version(distribution: str = "torch_npu") -> str | None:
+    """Return the version of an installed distribution, without importing it."""
     try:
-        return importlib.metadata.version("torch_npu")
+        return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def series(version_text: str) -> str:
+    """Return major and minor of a version: ``2.13`` for ``2.13.0+cpu``."""
+    return ".".join(version_text.split(".")[:2])

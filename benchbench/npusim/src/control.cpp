@@ -92,6 +92,12 @@ NPUSIM_EXPORT void npusim_add_fault(const char *function, long nth, int code, in
     sim::faults.push_back({function, nth, code, static_cast<sim::FaultKind>(kind), text});
 }
 
+// A lost or hung device stays as it is.
+NPUSIM_EXPORT void npusim_clear_faults() {
+    std::lock_guard<std::recursive_mutex> guard(sim::mutex);
+    sim::faults.clear();
+}
+
 // Lines "name count" of every simulated function called since the last reset.
 NPUSIM_EXPORT const char *npusim_calls() {
     std::lock_guard<std::recursive_mutex> guard(sim::mutex);

@@ -103,6 +103,7 @@ struct GraphData {
     std::vector<std::string> types;    // IR type of each node
     std::vector<OutputDesc> outputs;
     bool dynamic = false;              // an input has an unknown dimension
+    std::map<std::string, std::string> options;  // those it was compiled with
 };
 // Reads nodes and outputs out of `bytes`, a serialised ge.proto.ModelDef (ge_proto.cpp).
 void parse(GraphData &graph);

@@ -123,9 +123,10 @@ Status CompiledGraphSummary::GetOutputDtypes(std::vector<DataType> &dtypes) cons
 
 Session::Session(const StringMap &) { sim::count("ge::Session"); }
 Session::~Session() { sim::count("ge::~Session"); }
-Status Session::AddGraph(uint32_t id, const Graph &graph, const StringMap &) {
+Status Session::AddGraph(uint32_t id, const Graph &graph, const StringMap &options) {
     if (const int code = sim::count_device("ge::AddGraph")) return code;
     std::lock_guard<std::recursive_mutex> guard(sim::mutex);
+    for (const auto &option : options) graph.data->options[option.first.GetString()] = option.second.GetString();
     sim::graphs[id] = graph.data;
     return 0;
 }
@@ -187,14 +188,17 @@ NPUSIM_EXPORT int npusim_input_dims(int index, int64_t *dims, int room) {
 NPUSIM_EXPORT void *npusim_output(int index, int rank, const int64_t *dims, int dtype) {
     return sim::ensure_output(index, {dims, dims + rank}, dtype);
 }
-// Lines "name dynamic|static type type ..." of every graph that GE was given.
+// For every graph that GE was given a line "graph TAB name TAB dynamic|static TAB type type ...",
+// and one "option TAB name TAB value" for each of its options.
 NPUSIM_EXPORT const char *npusim_graphs() {
     std::lock_guard<std::recursive_mutex> guard(sim::mutex);
     sim::graphs_text.clear();
     for (const auto &graph : sim::received) {
-        sim::graphs_text += graph->name + (graph->dynamic ? " dynamic" : " static");
-        for (const std::string &type : graph->types) sim::graphs_text += " " + type;
+        sim::graphs_text += "graph\t" + graph->name + (graph->dynamic ? "\tdynamic\t" : "\tstatic\t");
+        for (const std::string &type : graph->types) sim::graphs_text += type + " ";
         sim::graphs_text += "\n";
+        for (const auto &option : graph->options)
+            sim::graphs_text += "option\t" + option.first + "\t" + option.second + "\n";
     }
     return sim::graphs_text.c_str();
 }
