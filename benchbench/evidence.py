@@ -66,7 +66,9 @@ _SKIPPED_CAPTURE = re.compile(
 )
 _GE_EVENT = re.compile(r"process input: (\d+)us, compile (\d+)us, graph run: (\d+)us")
 _NPU_LIBRARIES = ("torch_npu", "torchair", "npugraph_ex")
-_LIBRARIES = ("torch._dynamo", "torch._inductor", "torch._functorch", *_NPU_LIBRARIES)
+# Not torchair and npugraph_ex, which make loggers of a class of their own when they are imported:
+# a logger that somebody else made before breaks their every call. npu_compat.load listens to them.
+_LIBRARIES = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch_npu")
 
 # Counters that are kept in the record: where the other fields were read from.
 _KEPT = {
@@ -243,7 +245,8 @@ class Watch:
     def window(self) -> Iterator[None]:
         """Mark the measured window: events inside it invalidate the row."""
         self._poll()
-        quiet = [logging.getLogger(name) for name in ("torchair", "npugraph_ex")]
+        made = logging.root.manager.loggerDict
+        quiet = [logging.getLogger(name) for name in ("torchair", "npugraph_ex") if name in made]
         levels = [logger.level for logger in quiet]
         for logger in quiet:
             # Below this level both libraries format a line in each call.
