@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import importlib
 import io
 import json
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from benchbench.records import Plan
     from benchbench.runner import RunResult
     from benchbench.schema import Conf
+    from benchbench.store import RunWriter
 
 COMMAND = "python -m benchbench"
 EXIT_INTERRUPTED = 130
@@ -195,17 +197,28 @@ def results_folder(value: str | None) -> Path:
 
 
 def execute(conf: Conf, plan: Plan) -> RunResult:
-    """Run a plan, print its table and keep it beside the records."""
+    """Run a plan, print its table and keep it beside the records.
+
+    A first Ctrl-C or SIGTERM, also one that comes while the table is written, lets this finish.
+    """
+    from benchbench.assemble import exit_code
+    from benchbench.interrupts import Interrupts
     from benchbench.progress import Progress
     from benchbench.runner import run_plan
+    from benchbench.store import RunWriter
 
-    result = run_plan(
-        plan, results_dir=results_folder(conf.results_dir), progress=Progress(), resume=conf.resume
-    )
-    view = view_of([result.run_dir])
-    _keep_tables(view, result.run_dir)
-    _print_table(view)
-    return result
+    with Interrupts() as stop:
+        result = run_plan(
+            plan,
+            results_dir=results_folder(conf.results_dir),
+            progress=Progress(),
+            resume=conf.resume,
+            stop=stop,
+        )
+        view = view_of([result.run_dir])
+        _keep_tables(view, RunWriter(result.run_dir, plan))
+        _print_table(view)
+        return dataclasses.replace(result, exit_code=exit_code(result.records, stop.signum))
 
 
 def view_of(run_dirs: Sequence[Path]) -> View:
@@ -241,12 +254,12 @@ def view_of(run_dirs: Sequence[Path]) -> View:
     )
 
 
-def _keep_tables(view: View, run_dir: Path) -> None:
-    """Write the table as Markdown and CSV; always UTF-8, whatever the locale."""
+def _keep_tables(view: View, writer: RunWriter) -> None:
+    """Write the table as Markdown and CSV: always UTF-8, and never a half-written file."""
     from benchbench.reporters import csv_table, markdown
 
-    for name, text in (("table.md", markdown.render(view)), ("table.csv", csv_table.render(view))):
-        (run_dir / name).write_text(text, encoding="utf-8", newline="")
+    writer.write_text("table.md", markdown.render(view))
+    writer.write_text("table.csv", csv_table.render(view))
 
 
 def _print_table(view: View) -> None:
@@ -314,7 +327,6 @@ def _hydra_flags(arguments: argparse.Namespace) -> Iterator[str]:
 
 def _check_jobs(overrides: list[str], translation: Any, config_name: str) -> Path:
     """Compose and plan the first jobs of a sweep, so that mistakes end before anything starts."""
-    import dataclasses
 
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
     from hydra.core.override_parser.overrides_parser import OverridesParser
