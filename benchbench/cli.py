@@ -327,7 +327,6 @@ def _hydra_flags(arguments: argparse.Namespace) -> Iterator[str]:
 
 def _check_jobs(overrides: list[str], translation: Any, config_name: str) -> Path:
     """Compose and plan the first jobs of a sweep, so that mistakes end before anything starts."""
-
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
     from hydra.core.override_parser.overrides_parser import OverridesParser
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -28,7 +29,6 @@ MODELS = [
 OPTIONS = [
     "mode=eager",
     "device=cpu",
-    "limits.warmup_s=3",
     "measure.max_time_s=0.3",
     "measure.warmup_max_time_s=1",
 ]
@@ -46,7 +46,7 @@ def run(
     started = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "benchbench", f"model=[{models}]", *OPTIONS,
-         f"settings.start={start}", f"results_dir={folder}/results"],
+         "limits.warmup_s=3", f"settings.start={start}", f"results_dir={folder}/results"],
         capture_output=True, cwd=folder, timeout=400,
         env={**os.environ, "PYTHONPATH": str(HERE.parent), "LC_ALL": "C"},
     )  # fmt: skip
@@ -125,3 +125,30 @@ def test_time_is_bounded_and_nothing_is_left(run) -> None:  # type: ignore[no-un
     assert "Traceback" not in done.stderr.decode()
     lines = (run_dir / "table.md").read_text(encoding="utf-8").splitlines()
     assert sum(any(name in line for name in MODELS) for line in lines) >= len(MODELS)
+
+
+def test_an_interrupted_run_still_has_its_table(tmp_path: Path) -> None:
+    """Case 55, through the whole command."""
+    models = ",".join(str(HERE / "stubborn" / f"{name}.py") for name in ("good", "hang", "garbage"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchbench", f"model=[{models}]", *OPTIONS,
+         "limits.warmup_s=200", f"results_dir={tmp_path}/results"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(HERE.parent)},
+    )  # fmt: skip
+    assert process.stderr is not None
+    for line in process.stderr:
+        if b"hang" in line and b"measuring" in line:
+            break
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 143, err.decode()
+    assert [record.status for record in records(tmp_path).values()] == [
+        "ok",
+        "interrupted",
+        "not_run",
+    ]
+    assert "interrupted" in out.decode()
+    (table,) = (tmp_path / "results").glob("*/table.md")
+    assert "not run" in table.read_text(encoding="utf-8").replace("_", " ")
+    assert gone(str(tmp_path))
