@@ -65,6 +65,7 @@ _SKIPPED_CAPTURE = re.compile(
     r"skipping cudagraphs due to (.*)|NPUGraph: skipped - (.*)", re.DOTALL
 )
 _GE_EVENT = re.compile(r"process input: (\d+)us, compile (\d+)us, graph run: (\d+)us")
+_NOISE = re.compile(r"TypedStorage is deprecated")  # raised by inductor's own autotuning
 _NPU_LIBRARIES = ("torch_npu", "torchair", "npugraph_ex")
 # Not torchair and npugraph_ex, which make loggers of a class of their own when they are imported:
 # a logger that somebody else made before breaks their every call. npu_compat.load listens to them.
@@ -281,7 +282,7 @@ class Watch:
                 self._skips.append(reason)
         elif _LIMIT.search(message) or _SUPPRESSED in message or _TO_EAGER.search(message):
             self._messages.append(message)
-        elif noted:
+        elif noted and not _NOISE.search(message):
             self.note(source + one_line(message))
 
     def _heard_ge_line(self, record: logging.LogRecord, compile_us: int) -> None:

@@ -38,7 +38,7 @@ def recompile_reason(text: str) -> str:
 
 def _with_ops(reason: str, message: str) -> str:
     """Return the reason with the ops that only later lines of the message name."""
-    ops = dict.fromkeys(re.findall(r"torch\.ops\.\w+\.\w+(?:\.\w+)?", message))
+    ops = dict.fromkeys(re.findall(r"Error in op: ([\w.]+)", message))
     missing = [op for op in ops if op not in reason]
     return one_line(f"{', '.join(missing)}: {reason}") if missing else reason
 
