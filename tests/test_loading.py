@@ -338,7 +338,9 @@ def test_pair_is_converted_unless_the_builder_takes_the_dtype(write: Write) -> N
     )
     inputs = "torch.ones(2, 4), torch.arange(3)"
     write("plain.py", net + f"def build(): return Net(), ({inputs})\n")
-    write("own.py", net + f"def build(dtype): return torch.nn.Linear(4, 4, dtype=dtype), ({inputs})\n")
+    write(
+        "own.py", net + f"def build(dtype): return torch.nn.Linear(4, 4, dtype=dtype), ({inputs})\n"
+    )
     plain = load("plain.py", "float64")
     assert plain.module.weight.dtype is torch.float64
     assert plain.module.turn.dtype is torch.complex64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,15 @@ def test_building_needs_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     for family in FAMILIES:
         source = "auto" if family != "mlp" else "own"
         call(build(family, config(family)["workloads"][0], source))
+
+
+@pytest.mark.parametrize("source", ["own", "auto"])
+def test_torch_alone_is_enough(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)  # importing it raises ImportError
+    for family in FAMILIES:
+        made = build(family, config(family)["workloads"][0], source)
+        call(made)
+        assert made.notes == (() if family == "mlp" else ("source: own",))
 
 
 def test_transformers_asked_for_but_absent(monkeypatch: pytest.MonkeyPatch) -> None:
