@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from benchbench.devices import Event
 
 _STATUS = Path("/proc/self/status")
+_SMAPS = Path("/proc/self/smaps")
+_LIBRARY = re.compile(r"\.so(\.\d+)*$")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"  # see proc(5): resets the peak resident set size to the current one
 _NEVER = str(1 << 32)
@@ -43,6 +46,7 @@ class Cpu:
         self.index = index
         self.memory_meaning = "peak resident memory above that of the process before the model"
         self._base_bytes = 0
+        self._base_code_bytes = 0
 
     def unavailable(self) -> str | None:
         """Return ``None``: there always is a CPU."""
@@ -86,6 +90,7 @@ class Cpu:
         """Take the resident memory of now, everything imported included, as the base."""
         gc.collect()
         self._base_bytes = resident_bytes() or 0
+        self._base_code_bytes = _code_bytes()
 
     def reset_peak_memory(self) -> None:
         """Return free memory to the system and start a new peak."""
@@ -99,7 +104,12 @@ class Cpu:
     def peak_memory_bytes(self) -> int | None:
         """Return the peak since the last reset above the base, in bytes."""
         peak = _status_bytes("VmHWM") or _rusage_peak_bytes()
-        return None if peak is None else max(0, peak - self._base_bytes)
+        if peak is None:
+            return None
+        # Code is no weight. A forked worker has its libraries' pages mapped only as it runs into
+        # them, a fresh one has most of them from the imports: without this they would differ.
+        code = max(0, _code_bytes() - self._base_code_bytes)
+        return max(0, peak - self._base_bytes - code)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Recognise Python's MemoryError and PyTorch's failed CPU allocation."""
@@ -162,6 +172,22 @@ def _status_bytes(name: str) -> int | None:
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
     return None
+
+
+def _code_bytes() -> int:
+    """Return the resident memory of shared libraries; 0 where that cannot be told."""
+    total, in_library = 0, False
+    try:
+        text = _SMAPS.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0
+    for line in text.splitlines():
+        first, *rest = line.split()
+        if not first.endswith(":"):
+            in_library = bool(_LIBRARY.search(line))
+        elif first == "Rss:" and in_library:
+            total += int(rest[0]) * 1024
+    return total
 
 
 def _rusage_peak_bytes() -> int | None:
