@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from benchbench import stats
+from benchbench.caveats import TIMING
 from benchbench.ending import JobEnd, Judgement, one_line
 from benchbench.records import (
     FAILED_STATUSES,
@@ -59,24 +60,25 @@ def measured(
 ) -> Record:
     """Return the record of a case that was started. ``facts`` stand in when a worker left none."""
     partial = judgement.measurement or Measurement(phase_s={})
-    ok = judgement.status == "ok"
-    latency = stats.latency(partial.samples, partial.stop_reason) if ok else None
+    simulated = is_simulated(case)
+    timed = judgement.status == "ok" and not simulated
+    latency = stats.latency(partial.samples, partial.stop_reason) if timed else None
     record = Record(
         **_common(plan, case),
         started_at=started_at,
         status=judgement.status,
         failure=_with_way_back(judgement.failure, plan, case, log),
         latency=latency,
-        device_time=partial.device_time,
+        device_time=None if simulated else partial.device_time,
         throughput=stats.throughput(partial.items, partial.item, latency) if latency else None,
         compile=compile_cost(partial, latency, warm),
         graph=partial.graph,
         memory=partial.memory,
         accuracy=partial.accuracy,
         steady=partial.steady,
-        interference=partial.interference,
+        interference=None if simulated else partial.interference,
         phase_s=partial.phase_s,
-        caveats=list(dict.fromkeys([*partial.caveats, *judgement.caveats])),
+        caveats=_caveats([*partial.caveats, *judgement.caveats], simulated),
         notes=list(dict.fromkeys([*partial.notes, *judgement.notes, *warm.notes])),
         environment=_environment(partial, end, facts),
         harness=Harness(overhead_s=partial.overhead_s, parent_cpu_share=end.parent_cpu_share),
@@ -85,6 +87,16 @@ def measured(
         duration_s=end.duration_s,
     )
     return _without_wrong_outputs(record)
+
+
+def is_simulated(case: Case) -> bool:
+    """Say whether the case's device is a simulated one, of which no time is ever shown."""
+    return case.device == "npu-sim"
+
+
+def _caveats(names: Iterable[str], simulated: bool) -> list[str]:
+    without = {caveat.name for caveat in TIMING} if simulated else set()
+    return [name for name in dict.fromkeys(names) if name not in without]
 
 
 def unmeasured(plan: Plan, case: Case, status: Status, reason: str) -> Record:
@@ -160,7 +172,7 @@ def _common(plan: Plan, case: Case) -> dict[str, Any]:
         "case": case,
         "settings": plan.settings,
         "policy": plan.policy,
-        "simulated": case.device == "npu-sim",
+        "simulated": is_simulated(case),
         "diagnosis": _is_diagnosis(case),
     }
 

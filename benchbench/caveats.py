@@ -57,6 +57,24 @@ class Caveat(Enum):
         self.next_step = next_step
 
 
+TIMING = frozenset(
+    {
+        Caveat.NOISY,
+        Caveat.FEW_SAMPLES,
+        Caveat.ONE_PROCESS,
+        Caveat.STOPPED_BY_TIME,
+        Caveat.NOT_STEADY,
+        Caveat.DRIFT,
+        Caveat.OUTLIERS,
+        Caveat.STARVED,
+        Caveat.UNSTABLE_THREADS,
+        Caveat.BELOW_RESOLUTION,
+        Caveat.MEMOISED,
+    }
+)
+"""Caveats that doubt a latency, so a row without one has none of them."""
+
+
 def caveat(name: str) -> Caveat | None:
     """Return the caveat stored under ``name``; ``None`` for one that a newer version wrote."""
     return Caveat.__members__.get(name)

@@ -281,6 +281,8 @@ def percent_change(before: float, after: float) -> float | None:
 
 def obstacles(candidate: Record, baseline: Record) -> list[str]:
     """Return the reasons why no speedup may be stated; empty when it may."""
+    if candidate.simulated:
+        return ["the device is simulated: its times say nothing"]
     found = [f"baseline: {text}" for text in _unusable(baseline, is_baseline=True)]
     found += _unusable(candidate, is_baseline=False)
     if baseline.case.group != candidate.case.group:
@@ -293,12 +295,13 @@ def _unusable(record: Record, *, is_baseline: bool) -> Iterator[str]:
     if record.status != "ok":
         yield record.status.replace("_", " ")
         return
+    if record.simulated:
+        yield "the device is simulated: its times say nothing"
+        return
     if _median(record) is None:
         yield "no latency was recorded"
     if record.diagnosis:
         yield "a debug switch was on: not a timing"
-    if record.simulated:
-        yield "the device is simulated: its times say nothing"
     if record.graph is not None and record.graph.fallbacks:
         yield f"what ran is not what was asked for: {record.graph.fallbacks[0]}"
     if record.graph is not None and record.graph.in_window:

@@ -137,6 +137,11 @@ def _if_ok(cell: Callable[[Row], str]) -> Callable[[Row], str]:
     return lambda row: cell(row) if row.record.status == "ok" else status_word(row.record)
 
 
+def _if_timed(cell: Callable[[Row], str]) -> Callable[[Row], str]:
+    """Show ``simulated`` instead of a figure of time that nobody has measured on a device."""
+    return _if_ok(lambda row: "simulated" if row.record.simulated else cell(row))
+
+
 def _latency(row: Row) -> str:
     found = row.record.latency
     if found is None:
@@ -156,7 +161,7 @@ def _percentile(name: str, p: float) -> Callable[[Row], str]:
             return seconds(value)
         return "batched" if found.iterations_per_sample > 1 else f"n<{samples_needed(p)}"
 
-    return _if_ok(cell)
+    return _if_timed(cell)
 
 
 def _throughput(row: Row) -> str:
@@ -329,7 +334,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         key="latency",
         title="latency",
-        cell=_if_ok(_latency),
+        cell=_if_timed(_latency),
         raw=tuple(
             _of("latency", name)
             for name in (
@@ -350,7 +355,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         key="speedup",
         title="speedup",
-        cell=_if_ok(speedup_text),
+        cell=_if_timed(speedup_text),
         raw=(
             Raw("speedup", lambda row: "baseline" if row.is_baseline else row.speedup),
             Raw("verdict", lambda row: row.verdict.value if row.verdict else None),
@@ -366,7 +371,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         key="throughput",
         title="throughput",
-        cell=_if_ok(_throughput),
+        cell=_if_timed(_throughput),
         raw=(
             _of("throughput", "value", "throughput_per_s"),
             _of("throughput", "unit"),
@@ -376,7 +381,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         key="compile",
         title="compile cold/warm",
-        cell=_if_ok(_compile),
+        cell=_if_timed(_compile),
         raw=(
             _of("compile", "cold_s"),
             _of("compile", "warm_s"),
@@ -388,7 +393,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         key="break_even",
         title="break-even",
-        cell=_if_ok(_break_even),
+        cell=_if_timed(_break_even),
         raw=(Raw("break_even_calls", _break_even_raw),),
         drop=4,
     ),
@@ -446,7 +451,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         key="noise",
         title="noise",
-        cell=_if_ok(lambda row: _noise(row.record.latency)),
+        cell=_if_timed(lambda row: _noise(row.record.latency)),
         raw=(_of("latency", "noise"), _of("latency", "n_outliers")),
         hidden=True,
     ),

@@ -72,10 +72,12 @@ class _Reference:
             )
 
     def _build(self, build: Callable[..., Workload]) -> Workload:
+        # A simulated device has eager of its own to prove, so its reference is the CPU's.
+        place = getattr(self.device, "reference_device", self.device.torch_device)()
         # A model that fails while it is built fails in the phase "load" here, too. Parameters
         # that are made in inference mode would be of another kind than those that are measured.
         with self.findings.phases.enter("load"), torch.inference_mode(False), torch.enable_grad():
-            return _build(build, self.job, self.device)
+            return _build(build, self.job, place)
 
 
 class _Measure:
@@ -127,7 +129,7 @@ class _Measure:
         gc.collect()
         gc.freeze()
         self.device.mark_memory_base()
-        self.workload = _build(loading.build_workload, self.job, self.device)
+        self.workload = _build(loading.build_workload, self.job, self.device.torch_device())
         self.findings.notes += self.workload.notes
         self.findings.items = float(self.workload.items)
         self.findings.item = self.workload.item
@@ -172,6 +174,9 @@ class _Measure:
         self.device.reset_peak_memory()
         with self.phases.enter("compile"):
             self.prepared = self.mode.prepare(self.workload.module, self.device, self.watch)
+            prepared = getattr(self.device, "prepared", None)
+            if prepared is not None:  # a simulated device has to be there before the first call
+                prepared(self.mode.backend(self.case.device))
             output = self.prepared(*inputs.args, **inputs.kwargs)
             self.lazy = materialise(output)
             self.device.synchronize()
@@ -304,9 +309,8 @@ def prepare_process(job: Job, device: Device) -> None:
         loading.import_plugin(plugin)
 
 
-def _build(build: Callable[..., Workload], job: Job, device: Device) -> Workload:
-    dtype = getattr(torch, job.case.dtype)
-    return build(job.case, device=device.torch_device(), dtype=dtype)
+def _build(build: Callable[..., Workload], job: Job, place: torch.device) -> Workload:
+    return build(job.case, device=place, dtype=getattr(torch, job.case.dtype))
 
 
 def _is_filled(folder: str | None) -> bool:

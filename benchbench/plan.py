@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from benchbench import devices, loading
+from benchbench import devices, loading, npusim
 from benchbench.config_files import parameters
 from benchbench.errors import ConfigError, unknown
 from benchbench.modes.compiled import Compiled
@@ -44,6 +44,18 @@ AUTO_ORDER = ("npu", "cuda", "cpu")
 _GIT_LIMIT_S = 3.0
 _MODE_ARGUMENTS = ("backend", "compile_mode", "fullgraph", "dynamic", "stand_in")
 _OPTION = "options."
+# A simulated device is not timed: a few calls after the check show that nothing is compiled or
+# captured again.
+_REHEARSAL: dict[str, Any] = {
+    "min_sample_s": 1e-9,
+    "min_samples": 20,
+    "max_samples": 20,
+    "min_time_s": 0.0,
+    "warmup_min_calls": 2,
+    "warmup_min_time_s": 0.0,
+    "warmup_max_time_s": 1.0,
+    "warm_compile": False,
+}
 _GIVEN_BY_US = frozenset({"device", "dtype", "batch_size", "seq_len", "workload", "seed"})
 """Arguments of a model's function that come from the case, never from its options."""
 
@@ -117,9 +129,9 @@ def build_plan(conf: Conf, *, overrides: list[str], run_id: str, cwd: Path | Non
         skipped=skipped,
         baseline=conf.baseline,
         accuracy=conf.accuracy,
-        policy=_policy(conf),
+        policy=_policy(conf, kind),
         limits=_limits(conf),
-        settings=_settings(conf),
+        settings=_settings(conf, kind),
         plugins=[_plugin(item, here) for item in _texts(conf.plugins, "plugins")],
         search_paths=list(dict.fromkeys([str(here), *conf.origin.config_dirs])),
         overrides=overrides,
@@ -454,8 +466,10 @@ def _bad_number(item: Any, key: str) -> ConfigError:
 # ---- the run-wide parts -----------------------------------------------------------------------
 
 
-def _policy(conf: Conf) -> TimingPolicy:
+def _policy(conf: Conf, kind: DeviceKind) -> TimingPolicy:
     policy = TimingPolicy(**vars(conf.measure))
+    if kind == "npu-sim":
+        policy = msgspec.structs.replace(policy, **_REHEARSAL)
     for name, value in vars(conf.measure).items():
         low = (
             0
@@ -490,8 +504,9 @@ def _limits(conf: Conf) -> Limits:
     return Limits(**{name: float(value) for name, value in given.items() if value is not None})
 
 
-def _settings(conf: Conf) -> Settings:
-    given = vars(conf.settings)
+def _settings(conf: Conf, kind: DeviceKind) -> Settings:
+    given = dict(vars(conf.settings))
+    given["environment"] = {**_simulation(conf, kind), **given["environment"]}
     for name in ("threads", "interop_threads", "compile_threads"):
         if given[name] is not None and given[name] < 1:
             raise ConfigError(f"settings.{name}: {given[name]} must be at least 1")
@@ -502,6 +517,15 @@ def _settings(conf: Conf) -> Settings:
         if given[name] not in accepted:
             raise unknown(f"settings.{name}", given[name], accepted)
     return msgspec.convert(given, Settings)
+
+
+def _simulation(conf: Conf, kind: DeviceKind) -> dict[str, str]:
+    """Return what tells the workers which NPU to simulate."""
+    if kind == "npu-sim":
+        return {npusim.CONFIG_VARIABLE: npusim.encode(npusim.from_options(conf.device.options))}
+    if conf.device.options:
+        raise ConfigError(f"device.options: {kind} has none\n  next: device=npu-sim has options")
+    return {}
 
 
 def _plugin(text: str, here: Path) -> str:

@@ -14,7 +14,15 @@ from typing import Any
 
 import msgspec
 
-from benchbench.assemble import Warm, exit_code, measured, now, unmeasured, without_reference
+from benchbench.assemble import (
+    Warm,
+    exit_code,
+    is_simulated,
+    measured,
+    now,
+    unmeasured,
+    without_reference,
+)
 from benchbench.ending import JobEnd, Judgement, judge, signal_name
 from benchbench.environment import host_facts
 from benchbench.errors import StoreError
@@ -148,7 +156,7 @@ class _Loop:
         if reference.failed is not None and record.status == "ok":
             record = without_reference(record, reference.failed)
         record = self._with_break_even(record)
-        ok = record.status == "ok" and judgement.measurement is not None
+        ok = record.status == "ok" and judgement.measurement and not record.simulated
         return record, judgement.measurement.samples if ok and judgement.measurement else []
 
     def _reference(self, case: Case) -> _Reference:
@@ -160,8 +168,9 @@ class _Loop:
         return self._references[case.group]
 
     def _needs_reference(self, group: str) -> bool:
+        # On a simulated device the baseline has to prove itself, too: against the CPU.
         return any(
-            case.mode != self._plan.baseline
+            (case.mode != self._plan.baseline or is_simulated(case))
             and case.key not in self._plan.skipped
             and self._taken_over(case) is None
             for case in self._plan.cases

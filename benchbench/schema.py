@@ -50,6 +50,7 @@ class DeviceConf:
     kind: str = "auto"
     index: int = 0
     dtype: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass

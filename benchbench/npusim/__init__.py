@@ -25,10 +25,21 @@ from pathlib import Path
 
 from benchbench.npusim import builder, wheel
 from benchbench.npusim.builder import BuildError, build
-from benchbench.npusim.config import NAMED_FAULTS, SOCS, Fault, SimConfig, parse_fault
+from benchbench.npusim.config import (
+    CONFIG_VARIABLE,
+    NAMED_FAULTS,
+    SOCS,
+    Fault,
+    SimConfig,
+    decode,
+    encode,
+    from_options,
+    parse_fault,
+)
 from benchbench.npusim.simulator import ActivationError, Calls, GeGraph, Simulator, activate
 
 __all__ = [
+    "CONFIG_VARIABLE",
     "NAMED_FAULTS",
     "SOCS",
     "ActivationError",
@@ -40,6 +51,9 @@ __all__ = [
     "Simulator",
     "activate",
     "build",
+    "decode",
+    "encode",
+    "from_options",
     "parse_fault",
     "real_cann",
     "unavailable",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 
@@ -27,6 +29,9 @@ SOCS = (
 # Cube and vector cores to answer with. Only their being plausible matters.
 _CORES = {"Ascend910B3": (20, 40), "Ascend910B4": (20, 40), "Ascend910B4-1": (20, 40)}
 _OTHER_CORES = (24, 48)
+
+CONFIG_VARIABLE = "BENCHBENCH_NPUSIM"
+"""Carries the configuration to a worker, as JSON."""
 
 FaultKind = Literal["once", "sticky", "lost", "hang"]
 
@@ -127,3 +132,49 @@ class SimConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"devices={self.devices} is out of range\n  accepted: 0 to 16")
         if self.memory_gb <= 0:
             raise ConfigError(f"memory_gb={self.memory_gb} is out of range\n  accepted: above 0")
+
+
+# Fields that are not for users: one NPU, CANN's own operators, and no files beside the results.
+_NOT_OPTIONS = ("devices", "builtin_ir", "dump_dir")
+
+
+def from_options(options: Mapping[str, Any]) -> SimConfig:
+    """Return what a user's options mean; raise :class:`ConfigError` when they mean nothing.
+
+    Options are the fields of :class:`SimConfig`; faults are texts (see :func:`parse_fault`) and
+    ``ir_definitions`` names a file.
+    """
+    known = [name for name in SimConfig.__struct_fields__ if name not in _NOT_OPTIONS]
+    values = {name: value for name, value in options.items() if value is not None}
+    for name in values:
+        if name not in known:
+            raise unknown("option of the simulated NPU", name, known)
+    faults = values.get("faults", [])
+    values["faults"] = [
+        parse_fault(str(f)) for f in ([faults] if isinstance(faults, str) else faults)
+    ]
+    if "ir_definitions" in values:
+        values["ir_definitions"] = _read(str(values["ir_definitions"]))
+    try:
+        config = msgspec.convert(values, SimConfig)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"options of the simulated NPU: {error}") from error
+    config.check()
+    return config
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).expanduser().read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"ir_definitions: cannot read {path}: {error.strerror}") from error
+
+
+def encode(config: SimConfig) -> str:
+    """Return the configuration as text for :data:`CONFIG_VARIABLE`."""
+    return msgspec.json.encode(config).decode()
+
+
+def decode(text: str | None) -> SimConfig:
+    """Return the configuration from :func:`encode`'s text; the default one for ``None``."""
+    return msgspec.json.decode(text, type=SimConfig) if text else SimConfig()
