@@ -52,14 +52,14 @@ class _Data(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base of all stored types: immutable, keyword-only, defaults are not written."""
 
 
-class Target(_Data):
+class Target(_Data, frozen=True):
     """A name that only a worker resolves: ``package.module.attribute`` or ``file.py:attribute``."""
 
     path: str
     options: dict[str, Json] = {}
 
 
-class Case(_Data):
+class Case(_Data, frozen=True):
     """One model, workload, shape, dtype, mode and device: the unit of isolation and comparison."""
 
     key: str
@@ -88,7 +88,7 @@ class Case(_Data):
     seed: int = 0
 
 
-class Limits(_Data):
+class Limits(_Data, frozen=True):
     """Seconds each phase may take before its worker is killed."""
 
     load_s: float = 600.0
@@ -105,7 +105,7 @@ class Limits(_Data):
         return float(getattr(self, f"{phase}_s"))
 
 
-class TimingPolicy(_Data):
+class TimingPolicy(_Data, frozen=True):
     """How a worker warms up, samples and stops (see docs/method.md for the reasons)."""
 
     min_sample_s: float = 200e-6
@@ -126,7 +126,7 @@ class TimingPolicy(_Data):
     """Compile once more in a second process on the filled cache, to know the warm cost."""
 
 
-class Settings(_Data):
+class Settings(_Data, frozen=True):
     """Everything of the worker's surroundings that moves a number, the same for all cases."""
 
     threads: int = 1
@@ -138,7 +138,7 @@ class Settings(_Data):
     """Variables set for the worker before it starts (OpenMP, allocator, device)."""
 
 
-class Plan(_Data):
+class Plan(_Data, frozen=True):
     """What one run will do, in order. Pure data, made by plan.py, written to plan.json."""
 
     run_id: str
@@ -164,7 +164,7 @@ class Plan(_Data):
 JobKind = Literal["measure", "reference", "warm_compile"]
 
 
-class Job(_Data):
+class Job(_Data, frozen=True):
     """What one worker process gets: the whole of CASE.json."""
 
     kind: JobKind
@@ -181,7 +181,7 @@ class Job(_Data):
     search_paths: list[str] = []
 
 
-class Failure(_Data):
+class Failure(_Data, frozen=True):
     """Why a case has no numbers, in one line for the table and a log for the rest."""
 
     phase: Phase
@@ -194,7 +194,7 @@ class Failure(_Data):
     rerun: str | None = None
 
 
-class GraphBreak(_Data):
+class GraphBreak(_Data, frozen=True):
     """One place where a graph had to be left, with the reason."""
 
     reason: str
@@ -204,7 +204,7 @@ class GraphBreak(_Data):
     """Op name -> calls in one forward, for ops that are named in the reason."""
 
 
-class GraphEvidence(_Data):
+class GraphEvidence(_Data, frozen=True):
     """What really ran: counted by the libraries' own events, not inferred from the request."""
 
     effective: str = "eager"
@@ -236,7 +236,7 @@ class GraphEvidence(_Data):
     """Warnings that the libraries hide in their logs, and evidence that this torch cannot give."""
 
 
-class AccuracyResult(_Data):
+class AccuracyResult(_Data, frozen=True):
     """Outcome of comparing several calls, and the state after them, with eager."""
 
     verdict: Accuracy
@@ -256,7 +256,7 @@ class AccuracyResult(_Data):
     notes: list[str] = []
 
 
-class Memory(_Data):
+class Memory(_Data, frozen=True):
     """Peaks in bytes; ``meaning`` says of what."""
 
     compile_peak_bytes: int | None = None
@@ -266,7 +266,7 @@ class Memory(_Data):
     meaning: str = ""
 
 
-class Steady(_Data):
+class Steady(_Data, frozen=True):
     """How the warm-up ended."""
 
     reached: bool
@@ -275,7 +275,7 @@ class Steady(_Data):
     seconds: float
 
 
-class Interference(_Data):
+class Interference(_Data, frozen=True):
     """What the host did to this process while it sampled."""
 
     cpu_over_wall: float | None = None
@@ -290,7 +290,7 @@ class Interference(_Data):
     steal_s: float | None = None
 
 
-class DeviceTime(_Data):
+class DeviceTime(_Data, frozen=True):
     """Host and device time of one mode on a device with a queue (docs/method.md)."""
 
     period_s: float
@@ -305,7 +305,7 @@ class DeviceTime(_Data):
     resolution_s: float | None = None
 
 
-class Samples(_Data):
+class Samples(_Data, frozen=True):
     """Raw readings of one process and phase: nanoseconds per sample, not per call."""
 
     phase: Literal["compile", "warmup", "sample"]
@@ -314,7 +314,7 @@ class Samples(_Data):
     round: int = 0
 
 
-class Measurement(_Data):
+class Measurement(_Data, frozen=True):
     """What a worker hands back when nothing went wrong: raw readings and evidence."""
 
     phase_s: dict[str, float]
@@ -347,7 +347,7 @@ class Measurement(_Data):
     notes: list[str] = []
 
 
-class Outcome(_Data):
+class Outcome(_Data, frozen=True):
     """What a worker writes to OUTCOME.json: exactly one of the two."""
 
     measurement: Measurement | None = None
@@ -358,7 +358,7 @@ class Outcome(_Data):
     """What was known when the failure came: graph evidence, phases, samples so far."""
 
 
-class Latency(_Data):
+class Latency(_Data, frozen=True):
     """Statistics of one case, recomputed from the samples whenever those are there."""
 
     median_s: float
@@ -380,12 +380,12 @@ class Latency(_Data):
     stop_reason: StopReason | None = None
 
 
-class Throughput(_Data):
+class Throughput(_Data, frozen=True):
     value: float
     unit: str
 
 
-class CompileCost(_Data):
+class CompileCost(_Data, frozen=True):
     """Compile cost: first call plus wrapping, minus one steady call."""
 
     cold_s: float | None = None
@@ -396,13 +396,13 @@ class CompileCost(_Data):
     stages: dict[str, float] = {}
 
 
-class Harness(_Data):
+class Harness(_Data, frozen=True):
     overhead_s: float | None = None
     parent_cpu_share: float | None = None
     """CPU seconds of the parent per wall second while the worker was sampling."""
 
 
-class Record(_Data):
+class Record(_Data, frozen=True):
     """One stored line: case, outcome, environment. ``store.py`` alone knows its JSON."""
 
     schema_version: int
