@@ -376,6 +376,11 @@ def summary(found: Sequence[Row]) -> Summary:
     )
 
 
+def counts(row: Row) -> bool:
+    """Say whether a row's latency counts: it may be the best, and enter a comparison."""
+    return next(_unusable(row.record, is_baseline=row.is_baseline), None) is None
+
+
 def _by_group(found: Iterable[Row]) -> dict[str, list[Row]]:
     groups: dict[str, list[Row]] = {}
     for row in found:
@@ -385,7 +390,7 @@ def _by_group(found: Iterable[Row]) -> dict[str, list[Row]]:
 
 def _best_modes(found: Sequence[Row]) -> Iterator[Best]:
     for group, members in _by_group(found).items():
-        passed = [r for r in members if not list(_unusable(r.record, is_baseline=r.is_baseline))]
+        passed = [row for row in members if counts(row)]
         if passed:
             best = min(passed, key=lambda row: _median(row.record) or math.inf)
             yield Best(group=group, row=best, candidates=len(passed))
@@ -416,14 +421,15 @@ def _differences(found: Sequence[Row]) -> Iterator[Difference]:
     for group, members in _by_group(found).items():
         known: dict[str, list[tuple[str, str]]] = {}
         for row in members:
-            for name, value in _facts(row.record):
+            for name, value in facts(row.record):
                 known.setdefault(name, []).append((row.mode, value))
         for name, values in known.items():
             if len({value for _, value in values}) > 1:
                 yield Difference(group=group, name=name, values=tuple(values))
 
 
-def _facts(record: Record) -> Iterator[tuple[str, str]]:
+def facts(record: Record) -> Iterator[tuple[str, str]]:
+    """Yield (name, value) of everything that may explain a difference, except the case itself."""
     yield from _flat(record.environment, "")
     for name in ("settings", "policy"):
         part = getattr(record, name)
