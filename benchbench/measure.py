@@ -165,7 +165,7 @@ def overhead_s(
 def calls_per_sample(call_s: float, policy: TimingPolicy, check: ClockCheck) -> int:
     """Return how many calls make a sample long enough for the clock; 1 for all but short calls."""
     wanted = max(policy.min_sample_s, _READS_PER_SAMPLE * check.read_s)
-    return max(1, math.ceil(wanted / max(call_s, 1e-9)))
+    return max(1, math.ceil(wanted / max(call_s, 1e-9) - 1e-6))
 
 
 def sample(
@@ -262,10 +262,14 @@ def drift(durations: Sequence[int]) -> float | None:
     before, after = float(np.median(first)), float(np.median(last))
     if before <= 0:
         return None
-    error = math.hypot(standard_error(first), standard_error(last))
-    error *= math.sqrt(autocorrelation_time(values > np.median(values)))
+    error = math.hypot(*(_correlated_error(part) for part in (first, last)))
     moved = abs(after - before)
     return after / before - 1 if moved > _DRIFT * before and moved > 3 * error else None
+
+
+def _correlated_error(values: npt.NDArray[np.int64]) -> float:
+    """Return the standard error of a median of samples that resemble their neighbours."""
+    return standard_error(values) * math.sqrt(autocorrelation_time(values > np.median(values)))
 
 
 def spread_factor(durations: Sequence[int]) -> float:

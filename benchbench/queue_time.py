@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 _PIPELINE_S = 0.2
 _FIRST_CALLS = 10
 _SPANS = 20
-_SPAN_CALLS = 3
+# The device is kept busy for as long as the host needs for this many calls.
+_HOLD = 3
 # The host binds when the device waits for it: a call takes as long as queueing it does, and the
 # device idles. The device binds when it never idles.
 _HOST_BOUND = 1.05
@@ -31,7 +32,7 @@ _NO_GAP = 0.02
 def device_time(loop: Loop, device: Device, call_s: float) -> DeviceTime:
     """Return host and device time per call of a device with a queue, and which of them binds."""
     period_s, enqueue_s = pipeline(loop, call_s=call_s, synchronize=device.synchronize)
-    span_s = device_span(loop, device)
+    span_s = device_span(loop, device, enqueue_s)
     gap = None if span_s is None else max(0.0, 1 - span_s / period_s)
     return DeviceTime(
         period_s=period_s,
@@ -62,22 +63,21 @@ def pipeline(loop: Loop, *, call_s: float, synchronize: Callable[[], None]) -> t
     return period_s, min(first, statistics.median(returns)) / NS
 
 
-def device_span(loop: Loop, device: Device) -> float | None:
+def device_span(loop: Loop, device: Device, enqueue_s: float) -> float | None:
     """Return the device's seconds for one call, or ``None`` where they cannot be told.
 
     The span between two events is the device's own only if the host has put the whole call into
-    the queue before the device reaches the first event; otherwise it measures the host. So two
-    calls are queued in front, and a span counts only if its first event was still to come.
+    the queue before the device reaches the first event; otherwise it measures the host. So the
+    device is given other work first, and a span counts only if its first event was still to come.
     """
     spans: list[float] = []
-    for _ in range(_SPANS if loop.longest(_SPAN_CALLS) == _SPAN_CALLS else 0):
+    for _ in range(_SPANS):
         start, end = device.event(), device.event()
         if start is None or end is None:
             break
-        first, second, timed = loop.take(_SPAN_CALLS)
+        (timed,) = loop.take(1)
         device.synchronize()
-        first()
-        second()
+        device.hold(_HOLD * enqueue_s)
         start.record()
         timed()
         end.record()

@@ -288,13 +288,17 @@ def test_every_mode_holds_one_copy_of_the_weights(bench: Bench) -> None:
         assert 0.9 * weights < measured.memory.steady_peak_bytes < 1.9 * weights
 
 
-def test_a_recompile_per_call_is_no_timing(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("fullgraph", "kind"), [(True, "FailOnRecompileLimitHit"), (False, "Fallback")]
+)
+def test_a_recompile_per_call_is_no_timing(bench: Bench, fullgraph: bool, kind: str) -> None:
     """Case 14: eight recompiles, then eager; the row fails and names the reason."""
-    end = bench.run(make_job("steps", mode="aot_eager"))
+    end = bench.run(make_job("steps", mode="aot_eager", options={"fullgraph": fullgraph}))
     assert end.outcome is not None
     found = end.outcome.failure
     assert found is not None
-    assert found.kind in {"Fallback", "RecompiledWhileSampling"}
+    assert found.kind == kind
+    assert found.phase in {"warmup", "sample"}
     assert end.outcome.partial is not None
     assert end.outcome.partial.graph is not None
     assert any("step" in text for text in end.outcome.partial.graph.recompiles)

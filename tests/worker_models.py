@@ -37,8 +37,18 @@ def workload(forward: Callable[..., Any], **more: Any) -> Workload:
     return Workload(module=Does(forward), make_inputs=make_inputs, items=3, item="tokens", **more)
 
 
+class Plain(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.weight + 1
+
+
 def good() -> Workload:
-    return workload(lambda self, x: x * self.weight + 1)
+    made = workload(lambda self, x: x)
+    return Workload(module=Plain(), make_inputs=made.make_inputs, items=3, item="tokens")
 
 
 def first_call_sleeps() -> Workload:
@@ -305,25 +315,6 @@ class Steps(nn.Module):
 
 def steps() -> Workload:
     return Workload(module=Steps(), make_inputs=good().make_inputs, items=1)
-
-
-class Switches(nn.Module):
-    """Recompiles at the calls that it is told, by an attribute that the graph depends on."""
-
-    def __init__(self, at: tuple[int, ...]) -> None:
-        super().__init__()
-        self.calls = 0
-        self.version = 0
-        self.at = at
-        self.register_forward_pre_hook(Switches.count)
-
-    @torch.compiler.disable
-    def count(self, args: Any) -> None:
-        self.calls += 1
-        self.version += self.calls in self.at
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.version
 
 
 def heavy() -> Workload:

@@ -77,7 +77,7 @@ class Bench:
         os.environ.pop("PYTEST_CURRENT_TEST", None)
         self.count += 1
         self.outcome_path = self.folder / f"{self.count}.json"
-        self.log_path = self.folder / f"{self.count}.log"
+        self.log_path = self.folder / f"log{self.count}.log"
         return self.launcher.run_job(
             job,
             outcome_path=self.outcome_path,

@@ -88,6 +88,9 @@ class Device(Protocol):
     def event(self) -> Event | None:
         """Return a new timing event, or ``None`` where there is no queue to put it into."""
 
+    def hold(self, seconds: float) -> None:
+        """Queue work for about that long, so that the host gets ahead. A no-op on a CPU."""
+
     def preheat(self) -> None:
         """Raise a clock that drops while the device idles. A no-op on a CPU."""
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from benchbench.devices import Event
 
 _PREHEAT_S = 0.3
-_PREHEAT_SIZE = 2048
+_MATRIX_SIZE = 2048
+_PRODUCTS = 20
 
 
 class QueueEvent:
@@ -56,6 +58,7 @@ class Accelerator:
         self.index = index
         self._base_bytes = 0
         self._outside_base_bytes = 0
+        self._product_s = 0.0
 
     @property
     def api(self) -> Any:
@@ -137,18 +140,35 @@ class Accelerator:
         """Return a new timing event."""
         return QueueEvent(self.api.Event(enable_timing=True))
 
+    def hold(self, seconds: float) -> None:
+        """Queue matrix products for at least ``seconds`` of device time; queueing is quick."""
+        import torch
+
+        matrix = self._matrix()
+        if not self._product_s:
+            begin = time.perf_counter()
+            for _ in range(_PRODUCTS):
+                torch.mm(matrix, matrix)
+            self.api.synchronize()
+            self._product_s = (time.perf_counter() - begin) / _PRODUCTS
+        for _ in range(1 + math.ceil(seconds / self._product_s)):
+            torch.mm(matrix, matrix)
+
     def preheat(self) -> None:
         """Multiply matrices for 0.3 s: the clock drops while a process starts."""
         import torch
 
-        with torch.no_grad():
-            left = torch.ones(
-                _PREHEAT_SIZE, _PREHEAT_SIZE, device=self.torch_device(), dtype=torch.float16
-            )
-            end = time.monotonic() + _PREHEAT_S
-            while time.monotonic() < end:
-                torch.mm(left, left)
-                self.api.synchronize()
+        matrix = self._matrix()
+        end = time.monotonic() + _PREHEAT_S
+        while time.monotonic() < end:
+            torch.mm(matrix, matrix)
+            self.api.synchronize()
+
+    def _matrix(self) -> torch.Tensor:
+        import torch
+
+        shape = (_MATRIX_SIZE, _MATRIX_SIZE)
+        return torch.ones(shape, device=self.torch_device(), dtype=torch.float16)
 
     def _outside_bytes(self) -> int:
         """Return the device memory in use that the allocator does not know of.

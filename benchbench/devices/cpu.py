@@ -121,6 +121,9 @@ class Cpu:
         """Return ``None``: no queue, no events."""
         return None
 
+    def hold(self, seconds: float) -> None:
+        """Do nothing: there is no queue to get ahead in."""
+
     def preheat(self) -> None:
         """Do nothing: a CPU's clock rises within the warm-up."""
 

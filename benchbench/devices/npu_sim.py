@@ -78,6 +78,12 @@ class NpuSim(Npu):
         """Return the facts of an NPU, marked as simulated."""
         return {"simulated": True, **super().describe()}
 
+    def hold(self, seconds: float) -> None:
+        """Do nothing: simulated work takes the host's time."""
+
+    def preheat(self) -> None:
+        """Do nothing: there is no clock to raise."""
+
     @property
     def torch_type(self) -> str:
         """Return ``npu``: for torch there is no difference."""
