@@ -27,8 +27,11 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from benchbench.records import Target
 
 TOKEN = "BENCHBENCH_LAUNCHER"
 """Variable that every process of one launcher inherits; ``sweep`` finds strays by its value."""
@@ -46,8 +49,7 @@ _PR_SET_PDEATHSIG = 1
 def main(argv: list[str]) -> int:
     """Serve until the socket closes. In a forked worker: return the worker's exit status."""
     channel = socket.socket(fileno=int(argv[0]))
-    for name in argv[1:]:
-        _preload(name)
+    import_modules(argv[1:])
     if threading.active_count() > 1:
         # They would be missing after the fork, but the locks they hold would not.
         sys.exit(f"imports started threads: {[t.name for t in threading.enumerate()]}")
@@ -66,15 +68,30 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _preload(name: str) -> None:
-    """Import a module, and what it lists in ``PRELOAD`` because it imports that only when called.
+def import_modules(names: Iterable[str]) -> None:
+    """Import what is there of ``names``.
 
-    What cannot be imported fails again in the worker, in its own phase and with its own record.
+    What cannot be imported fails again where it is used, in its own phase and with its own record.
     """
-    with contextlib.suppress(ImportError):
-        module = importlib.import_module(name)
-        for further in getattr(module, "PRELOAD", ()):
-            importlib.import_module(further)
+    for name in names:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+def model_modules(target: Target) -> tuple[str, ...]:
+    """Return the modules that one of our own models imports, transformers' among them.
+
+    They are imported before a worker is forked, and in a fresh one before it takes the base of
+    its memory. A user's file may do anything when it is imported, so it is left to its worker.
+    """
+    package, _, family = target.path.rpartition(".")[0].rpartition(".")
+    if package != "benchbench.models":
+        return ()
+    own = f"{package}.{family}"
+    if target.options.get("source", "own") == "own":
+        return (own,)
+    # Our families have the names that transformers gives them.
+    return (own, f"transformers.models.{family}.modeling_{family}")
 
 
 def prepare_imports() -> None:

@@ -125,6 +125,7 @@ class _Measure:
             self.findings.compile_stages_s["imports"] = time.perf_counter() - begin
         # The model's code before the base of memory is taken: code is no weight.
         loading.resolve(self.case.model_target.path)
+        forkserver.import_modules(forkserver.model_modules(self.case.model_target))
         # What is alive by now stays: never looked at again, a collection takes 1 ms, not 100.
         gc.collect()
         gc.freeze()

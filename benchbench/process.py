@@ -33,7 +33,15 @@ import msgspec
 from benchbench import devices
 from benchbench.ending import JobEnd, signal_name
 from benchbench.environment import job_variables
-from benchbench.forkserver import PHASE_FD, PRELOAD, SIGKILL, TOKEN, kill_group, sweep
+from benchbench.forkserver import (
+    PHASE_FD,
+    PRELOAD,
+    SIGKILL,
+    TOKEN,
+    kill_group,
+    model_modules,
+    sweep,
+)
 from benchbench.interrupts import Interrupts
 from benchbench.records import PHASES, Job, Limits, Outcome, Phase
 
@@ -169,7 +177,9 @@ class Launcher:
         if not self._server_works or ringer is None:
             return _Direct(request, environment, ringer), "fresh"
         fork = self._fork_works and _may_fork(job)
-        modules = (*self._preload, *_model_modules(job), self._entry) if fork else ()
+        modules = (
+            (*self._preload, *model_modules(job.case.model_target), self._entry) if fork else ()
+        )
         if self._server is not None and not self._server.fits(environment, modules):
             self._close_server()
         if self._server is None:
@@ -177,6 +187,9 @@ class Launcher:
             self._server = _Server(environment, modules, errors)
         worker = _Served(self._server, request, ringer, fork=fork)
         return worker, "forked" if fork else "fresh"
+
+    def _imports(self, job: Job) -> tuple[str, ...]:
+        return (*self._preload, *model_modules(job.case.model_target), self._entry)
 
     def _close_server(self) -> None:
         if self._server is not None:
@@ -504,12 +517,6 @@ def _ends_within(worker: Worker, seconds: float) -> bool:
 def _may_fork(job: Job) -> bool:
     start = job.settings.start
     return start == "forkserver" or (start == "auto" and devices.device(job.case.device).forkable)
-
-
-def _model_modules(job: Job) -> tuple[str, ...]:
-    """Return the module of one of our own models; a user's file may do anything on import."""
-    module = job.case.model_target.path.rpartition(".")[0]
-    return (module,) if module.startswith("benchbench.models.") else ()
 
 
 def _job_file(job: Job) -> bytes:
