@@ -57,6 +57,8 @@ class Findings:
     environment: dict[str, Any] = field(default_factory=dict)
     caveats: list[Caveat] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    report: Any = None
+    """What a job of ``coverage`` or ``diagnose`` found."""
 
     def add(self, caveat: Caveat, note: str | None = None) -> None:
         """Add a caveat once, with a note that says more."""

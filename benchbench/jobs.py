@@ -1,7 +1,8 @@
 """What a worker does in each kind of job: the phases of a case, in order, on real objects.
 
 ``measure`` times one mode. ``reference`` runs eager for the group's comparison of outputs.
-``warm_compile`` compiles once more on the cache folder that ``measure`` has just filled.
+``warm_compile`` compiles once more on the cache folder that ``measure`` has just filled. ``check``
+ends where the timing would begin. ``coverage`` and ``bisect`` have modules of their own.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
+import torch._dynamo
 
 from benchbench import correctness, environment, evidence, forkserver, loading, measure
 from benchbench.calls import grad_mode, materialise, materialised, weights_bytes
@@ -43,6 +46,14 @@ def run(job: Job, device: Device, findings: Findings) -> None:
     """Do the job; what it finds out is in ``findings``, also when it raises."""
     if job.kind == "reference":
         _Reference(job, device, findings).run()
+    elif job.kind == "coverage":
+        from benchbench.coverage import work
+
+        work.run(job, findings)
+    elif job.kind == "bisect":
+        from benchbench.diagnose import bisect
+
+        bisect.run(job, device, findings)
     else:
         _Measure(job, device, findings).run()
 
@@ -108,6 +119,8 @@ class _Measure:
                 return
             with self.phases.enter("check"):
                 self.check()
+            if self.job.kind == "check":
+                return
             Timer(self.job, self.device, self.mode, self.watch, self.findings).run(self.loop())
             with self.phases.enter("finish"):
                 self.finish()
@@ -178,7 +191,7 @@ class _Measure:
             prepared = getattr(self.device, "prepared", None)
             if prepared is not None:  # a simulated device has to be there before the first call
                 prepared(self.mode.backend(self.case.device))
-            output = self.prepared(*inputs.args, **inputs.kwargs)
+            output = self.first_call(inputs)
             self.lazy = materialise(output)
             self.device.synchronize()
         self.findings.memory = Memory(
@@ -190,6 +203,18 @@ class _Measure:
         if self.mode.compiles:
             self.note_cache(filled)
             self.require_graph("compile")
+
+    def first_call(self, inputs: Inputs) -> Any:
+        """Make the call that compiles; when it leaves the graph, name all that keeps it out."""
+        try:
+            return self.prepared(*inputs.args, **inputs.kwargs)
+        except torch._dynamo.exc.Unsupported as error:
+            sentence = self.watch.explain(error, self.workload.module, inputs)
+            self.findings.graph = self.watch.collect(self.mode, self.device)
+            if sentence is None:
+                raise
+            hint = f"mode.{self.mode.name}.fullgraph=false counts the breaks instead"
+            raise CaseError("compile", "NotInGraph", sentence, hint) from error
 
     def note_cache(self, filled: bool) -> None:
         """Take over the compile stages and what the cache did."""

@@ -37,6 +37,9 @@ _BEFORE: dict[JobKind, str] = {
     "reference": "reference: ",
     "warm_compile": "second time: ",
     "measure": "",
+    "check": "",
+    "coverage": "coverage: ",
+    "bisect": "bisecting: ",
 }
 
 

@@ -161,7 +161,7 @@ class Plan(_Data, frozen=True):
     """A label of the run, as typed; never part of a file name."""
 
 
-JobKind = Literal["measure", "reference", "warm_compile"]
+JobKind = Literal["measure", "reference", "warm_compile", "check", "coverage", "bisect"]
 
 
 class Job(_Data, frozen=True):
@@ -179,6 +179,8 @@ class Job(_Data, frozen=True):
     """Folder of the compile caches; empty for a cold compile, filled for a warm one."""
     plugins: list[str] = []
     search_paths: list[str] = []
+    ask: dict[str, Json] = {}
+    """What a job of ``coverage`` or ``diagnose`` is asked beside the case."""
 
 
 class Failure(_Data, frozen=True):
@@ -356,6 +358,8 @@ class Outcome(_Data, frozen=True):
     environment: dict[str, Json] = {}
     partial: Measurement | None = None
     """What was known when the failure came: graph evidence, phases, samples so far."""
+    report: Json = None
+    """What a job of ``coverage`` or ``diagnose`` found; also what it had found when it failed."""
 
 
 class Latency(_Data, frozen=True):

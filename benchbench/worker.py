@@ -92,7 +92,11 @@ def _outcome(job: Job, device: Device, phases: Phases, interrupts: _Interrupts) 
             from benchbench.findings import Findings
         findings = Findings(phases)
         jobs.run(job, device, findings)
-        return Outcome(measurement=findings.measurement(), environment=findings.environment)
+        return Outcome(
+            measurement=findings.measurement(),
+            environment=findings.environment,
+            report=findings.report,
+        )
     except BaseException as error:  # noqa: BLE001 (the one place, see above)
         traceback.print_exc()
         status, failure = explain(
@@ -103,7 +107,10 @@ def _outcome(job: Job, device: Device, phases: Phases, interrupts: _Interrupts) 
         )
         known = findings.environment if findings else {}
         partial = findings.measurement() if findings else None
-        return Outcome(failure=failure, status=status, environment=known, partial=partial)
+        report = findings.report if findings else None
+        return Outcome(
+            failure=failure, status=status, environment=known, partial=partial, report=report
+        )
     finally:
         dump_stacks_on_signal()  # libraries replace signal handlers
 
