@@ -20,10 +20,26 @@ class Caveat(Enum):
         "sampling stopped by time before the median was settled",
         "raise measure.max_time_s",
     )
-    NOT_STEADY = ("^", "the level was still moving when sampling began", "raise measure.warmup_max_time_s")
-    DRIFT = ("/", "the level moved while sampling", "look at the samples; repeat on a quieter machine")
-    OUTLIERS = ("o", "some samples are far out (kept, the median does not feel them)", "look at max")
-    STARVED = ("s", "the process did not get its core (CPU time / wall < 0.95)", "stop other programs")
+    NOT_STEADY = (
+        "^",
+        "the level was still moving when sampling began",
+        "raise measure.warmup_max_time_s",
+    )
+    DRIFT = (
+        "/",
+        "the level moved while sampling",
+        "look at the samples; repeat on a quieter machine",
+    )
+    OUTLIERS = (
+        "o",
+        "some samples are far out (kept, the median does not feel them)",
+        "look at max",
+    )
+    STARVED = (
+        "s",
+        "the process did not get its core (CPU time / wall < 0.95)",
+        "stop other programs",
+    )
     UNSTABLE_THREADS = (
         "u",
         "times jump by a multiple: OpenMP threads fight for cores",
@@ -31,12 +47,24 @@ class Caveat(Enum):
     )
     SETTING_SPOILS = ("!", "a variable of your shell spoils this row", "see notes; unset it")
     RECOMPILED_IN_WARMUP = ("r", "recompiled while warming up", "see recompile reasons; fix shapes")
-    GRAPH_BREAKS = ("b", "not one graph", "see graph breaks; mode.NAME.fullgraph=true makes it an error")
+    GRAPH_BREAKS = (
+        "b",
+        "not one graph",
+        "see graph breaks; mode.NAME.fullgraph=true makes it an error",
+    )
     NOTHING_TUNED = ("0", "max-autotune tuned nothing", "the mode equals inductor for this model")
     NOT_CAPTURED = ("g", "no device graph was captured", "see the reasons in the record")
     CALLBACK_USED = ("c", "an op runs through a callback inside the graph", "write a converter")
-    WARM_CACHE = ("w", "the compile cache was not empty: compile time is not cold", "clear the cache")
-    BELOW_RESOLUTION = (".", "calls are too short for single timings: no percentiles", "none needed")
+    WARM_CACHE = (
+        "w",
+        "the compile cache was not empty: compile time is not cold",
+        "clear the cache",
+    )
+    BELOW_RESOLUTION = (
+        ".",
+        "calls are too short for single timings: no percentiles",
+        "none needed",
+    )
     MEMORY_GROWS = ("m", "memory grows with every call", "look for a leak in the model")
     CHECKED_WITHOUT_GOLDEN = (
         "a",
@@ -46,7 +74,11 @@ class Caveat(Enum):
     MEMOISED = ("M", "a repeated input is far quicker than a new one", "the model caches results")
     DIRTY_COMMIT = ("d", "the working tree had uncommitted changes", "commit before a run to keep")
     CRASHED_AT_EXIT = ("x", "the worker crashed after it had handed over its result", "see its log")
-    MODEL_CHANGED = ("e", "model source or weights differ from the compared row", "compare like with like")
+    MODEL_CHANGED = (
+        "e",
+        "model source or weights differ from the compared row",
+        "compare like with like",
+    )
     ENVIRONMENT_DIFFERS = ("E", "environment differs from the compared row", "see differences")
     RESUMED = ("<", "taken over from an earlier run", "none needed")
     STAND_IN = ("S", "a stand-in backend ran in place of the mode's own", "not for a history")
