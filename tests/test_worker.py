@@ -232,14 +232,17 @@ def test_a_model_with_room_for_few_calls_is_reset_in_between(bench: Bench) -> No
     assert sum(len(one.duration_ns) for one in measured.samples) > 6
 
 
-def test_modes_start_from_the_same_fresh_state(bench: Bench) -> None:
-    """Case 29: a buffer that counts calls agrees, as no object is shared."""
-    end = bench.checked("counting", mode="aot_eager")
+@pytest.mark.parametrize("grad_mode", ["no_grad", "inference_mode"])
+def test_modes_start_from_the_same_fresh_state(bench: Bench, grad_mode: str) -> None:
+    """Case 29: a buffer that counts calls agrees, as no object is shared; nothing recompiles."""
+    end = bench.checked("counting", mode="aot_eager", settings=Settings(grad_mode=grad_mode))
     assert end.outcome is not None
     assert end.outcome.measurement is not None, end.outcome.failure
     assert end.outcome.measurement.accuracy is not None
     assert end.outcome.measurement.accuracy.verdict == "pass"
     assert end.outcome.measurement.accuracy.compared_calls == 4
+    assert end.outcome.measurement.graph is not None
+    assert end.outcome.measurement.graph.recompiles == []
 
 
 def test_wrong_outputs_fail_in_the_check_and_are_not_timed(bench: Bench) -> None:

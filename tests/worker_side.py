@@ -96,7 +96,9 @@ class Bench:
     def checked(self, model: str, **more: Any) -> JobEnd:
         """Run the reference job and then a measure job that compares with it."""
         reference = str(self.folder / f"reference{self.count}.pt")
-        end = self.run(make_job(model, kind="reference", reference_path=reference))
+        settings = more.get("settings", Settings())
+        job = make_job(model, kind="reference", reference_path=reference, settings=settings)
+        end = self.run(job)
         assert end.outcome is not None, self.log()
         assert end.outcome.failure is None, end.outcome.failure
         return self.run(make_job(model, reference_path=reference, **more))
