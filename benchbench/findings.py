@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -57,6 +58,8 @@ class Findings:
     environment: dict[str, Any] = field(default_factory=dict)
     caveats: list[Caveat] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    look: Callable[[], GraphEvidence] | None = None
+    """Collects the graph evidence of this moment, once there is something to collect from."""
     report: Any = None
     """What a job of ``coverage`` or ``diagnose`` found."""
 

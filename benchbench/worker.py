@@ -105,6 +105,12 @@ def _outcome(job: Job, device: Device, phases: Phases, interrupts: _Interrupts) 
             out_of_memory=_is_out_of_memory(error, device),
             signalled=interrupts.signalled,
         )
+        if findings and findings.look:
+            # The evidence up to here often says why; that it cannot be had must not hide the error.
+            try:
+                findings.graph = findings.look()
+            except BaseException:  # noqa: BLE001
+                traceback.print_exc()
         known = findings.environment if findings else {}
         partial = findings.measurement() if findings else None
         report = findings.report if findings else None
