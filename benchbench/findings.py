@@ -19,6 +19,7 @@ from benchbench.records import (
     Interference,
     Measurement,
     Memory,
+    PairedProcess,
     Samples,
     Steady,
     StopReason,
@@ -60,6 +61,7 @@ class Findings:
     notes: list[str] = field(default_factory=list)
     look: Callable[[], GraphEvidence] | None = None
     """Collects the graph evidence of this moment, once there is something to collect from."""
+    paired: PairedProcess | None = None
     report: Any = None
     """What a job of ``coverage`` or ``diagnose`` found."""
 

@@ -46,6 +46,10 @@ def run(job: Job, device: Device, findings: Findings) -> None:
     """Do the job; what it finds out is in ``findings``, also when it raises."""
     if job.kind == "reference":
         _Reference(job, device, findings).run()
+    elif job.kind == "duet":
+        from benchbench.duet import Duet
+
+        Duet(job, device, findings).run()
     elif job.kind == "coverage":
         from benchbench.coverage import work
 
@@ -55,7 +59,7 @@ def run(job: Job, device: Device, findings: Findings) -> None:
 
         bisect.run(job, device, findings)
     else:
-        _Measure(job, device, findings).run()
+        Side(job, device, findings).run()
 
 
 class _Reference:
@@ -91,7 +95,7 @@ class _Reference:
             return _build(build, self.job, place)
 
 
-class _Measure:
+class Side:
     """One case from loading to the last reading."""
 
     def __init__(self, job: Job, device: Device, findings: Findings) -> None:

@@ -22,12 +22,8 @@ Json: TypeAlias = Any  # a plain JSON value: None, bool, int, float, str, list, 
 
 DeviceKind: TypeAlias = str  # one of devices.KINDS, which is the folder of device modules
 Workload = Literal["forward", "prefill", "decode"]
-Status = Literal[
-    "ok", "skipped", "failed", "oom", "timeout", "crashed", "interrupted", "not_run"
-]
-Phase = Literal[
-    "load", "inputs", "converters", "compile", "check", "warmup", "sample", "finish"
-]
+Status = Literal["ok", "skipped", "failed", "oom", "timeout", "crashed", "interrupted", "not_run"]
+Phase = Literal["load", "inputs", "converters", "compile", "check", "warmup", "sample", "finish"]
 Accuracy = Literal["pass", "fail", "random", "not_comparable", "nothing_to_compare", "off"]
 StopReason = Literal["precise", "max_time", "max_samples", "not_steady"]
 
@@ -126,6 +122,24 @@ class TimingPolicy(_Data, frozen=True):
     """Compile once more in a second process on the filled cache, to know the warm cost."""
 
 
+class ComparisonPolicy(_Data, frozen=True):
+    """How many processes a comparison with the baseline takes (see docs/method.md)."""
+
+    name: Literal["quick", "standard", "thorough"] = "standard"
+    looks: list[int] = [5]
+    """Processes after which a verdict is looked for; empty compares one process a side."""
+    turn_s: float = 0.03
+    """In a duet process baseline and candidate alternate in turns of this length."""
+    rounds: int = 25
+    """Fewest rounds (one turn of each) in a duet process that counts."""
+    process_max_time_s: float = 10.0
+    """A duet process of slow calls stops after this, with fewer rounds."""
+    max_time_s: float | None = None
+    """Wall seconds that all comparisons of a run may take; absent means no limit."""
+    margin: float = 0.02
+    """Smallest difference that counts, as a fraction."""
+
+
 class Settings(_Data, frozen=True):
     """Everything of the worker's surroundings that moves a number, the same for all cases."""
 
@@ -148,6 +162,7 @@ class Plan(_Data, frozen=True):
     baseline: str | None = "eager"
     accuracy: bool = True
     policy: TimingPolicy = TimingPolicy()
+    comparison: ComparisonPolicy = ComparisonPolicy()
     limits: Limits = Limits()
     settings: Settings = Settings()
     plugins: list[str] = []
@@ -161,7 +176,7 @@ class Plan(_Data, frozen=True):
     """A label of the run, as typed; never part of a file name."""
 
 
-JobKind = Literal["measure", "reference", "warm_compile", "check", "coverage", "bisect"]
+JobKind = Literal["measure", "reference", "warm_compile", "duet", "check", "coverage", "bisect"]
 
 
 class Job(_Data, frozen=True):
@@ -172,6 +187,11 @@ class Job(_Data, frozen=True):
     policy: TimingPolicy
     limits: Limits
     settings: Settings
+    partner: Case | None = None
+    """The baseline that a ``duet`` job alternates its case with."""
+    comparison: ComparisonPolicy = ComparisonPolicy()
+    round: int = 0
+    """Number of this process among the processes of one comparison."""
     accuracy: bool = True
     reference_path: str | None = None
     """File that a ``reference`` job writes and a ``measure`` job compares its outputs with."""
@@ -310,7 +330,7 @@ class DeviceTime(_Data, frozen=True):
 class Samples(_Data, frozen=True):
     """Raw readings of one process and phase: nanoseconds per sample, not per call."""
 
-    phase: Literal["compile", "warmup", "sample"]
+    phase: Literal["compile", "warmup", "sample", "duet_baseline", "duet_candidate"]
     calls_per_sample: int
     duration_ns: list[int]
     round: int = 0
@@ -343,10 +363,40 @@ class Measurement(_Data, frozen=True):
     weights_hash: str | None = None
     model_sources: dict[str, str] = {}
     """Source file -> sha256, of the user's or our files that the model was built from."""
+    paired: PairedProcess | None = None
+    """What a ``duet`` job found."""
     environment: dict[str, Json] = {}
     caveats: list[str] = []
     """Names of caveats.Caveat that only the worker can know."""
     notes: list[str] = []
+
+
+class PairedProcess(_Data, frozen=True):
+    """What one process said about baseline against candidate; the unit of inference."""
+
+    round: int
+    log_ratio: float | None = None
+    """Median over the rounds of log(baseline / candidate); positive: the candidate is faster."""
+    baseline_median_s: float | None = None
+    candidate_median_s: float | None = None
+    rounds: int = 0
+    flags: list[str] = []
+    """Names of caveats, or words, for which the process is left out of the interval: decided by
+    what happened to the process, never by its value."""
+    failed: str | None = None
+    """Why the process gave no ratio."""
+
+
+class Paired(_Data, frozen=True):
+    """The comparison of a case with its baseline, process by process."""
+
+    baseline_key: str
+    design: Literal["duet", "blocks"]
+    """``duet``: both in one process, in turns. ``blocks``: a process each, in random order."""
+    processes: list[PairedProcess] = []
+    usual_sd: float | None = None
+    stopped: str | None = None
+    """Why fewer processes were run than planned."""
 
 
 class Outcome(_Data, frozen=True):
@@ -432,6 +482,7 @@ class Record(_Data, frozen=True):
     notes: list[str] = []
     environment: dict[str, Json] = {}
     harness: Harness | None = None
+    paired: Paired | None = None
     model_sources: dict[str, str] = {}
     weights_hash: str | None = None
     settings: Settings | None = None
