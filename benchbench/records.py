@@ -126,7 +126,7 @@ class ComparisonPolicy(_Data, frozen=True):
     """How many processes a comparison with the baseline takes (see docs/method.md)."""
 
     name: Literal["quick", "standard", "thorough"] = "standard"
-    looks: list[int] = [5]
+    looks: tuple[int, ...] = (5,)
     """Processes after which a verdict is looked for; empty compares one process a side."""
     turn_s: float = 0.03
     """In a duet process baseline and candidate alternate in turns of this length."""
