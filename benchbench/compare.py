@@ -27,7 +27,7 @@ from benchbench.records import (
     Record,
     Status,
 )
-from benchbench.verdicts import MARGIN, Verdict
+from benchbench.verdicts import MARGIN, Decision, Verdict, decide
 
 NEVER = "never"
 STATUSES: tuple[Status, ...] = (
@@ -66,6 +66,11 @@ class Row:
     """``None`` for the baseline itself and where no baseline was asked for."""
     reasons: tuple[str, ...] = ()
     """Why there is no verdict, or why it is in doubt."""
+    decision: Decision | None = None
+    """Interval, spread and smallest visible effect behind the verdict."""
+    level_speedup: float | None = None
+    """Ratio of the two rows' own latencies; ``speedup`` comes from paired processes if there are
+    any, and where the two disagree beyond the margin both are shown."""
     break_even: float | str | None = None
     """Calls, the word ``never`` or ``unclear`` (the difference may be none), or not known."""
 
@@ -249,16 +254,18 @@ def _row(record: Record, base: Record | None, *, asked: str | None) -> Row:
             verdict=Verdict.NOT_COMPARABLE,
             reasons=tuple(reasons),
         )
-    verdict, doubts = _verdict(record, base, ratio)
+    decision = judge(record, base, ratio)
     calls = break_even(record, base)
-    unsure = isinstance(calls, float) and verdict in (Verdict.SAME, Verdict.UNCLEAR)
+    unsure = isinstance(calls, float) and decision.verdict in (Verdict.SAME, Verdict.UNCLEAR)
     return Row(
         record=record,
         baseline=base,
         is_baseline=False,
-        speedup=ratio,
-        verdict=verdict,
-        reasons=tuple(doubts),
+        speedup=decision.speedup or ratio,
+        verdict=decision.verdict,
+        reasons=tuple(_doubts(record, base, decision, ratio)),
+        decision=decision,
+        level_speedup=ratio,
         break_even="unclear" if unsure else calls,
     )
 
@@ -318,16 +325,37 @@ def _median(record: Record) -> float | None:
     return value if value is not None and math.isfinite(value) and value > 0 else None
 
 
-def _verdict(candidate: Record, baseline: Record, ratio: float) -> tuple[Verdict, list[str]]:
-    """Return what may be said of a speedup. Advisory: each side is usually one process."""
-    if 1.0 / (1.0 + MARGIN) <= ratio <= 1.0 + MARGIN:
-        return Verdict.SAME, [f"within {MARGIN:.0%}"]
-    noisy = sorted(_NOISY.intersection([*candidate.caveats, *baseline.caveats]))
-    if noisy:
-        return Verdict.NOISY, [Caveat[name].text for name in noisy]
-    if _overlap(candidate, baseline):
-        return Verdict.UNCLEAR, ["the intervals of the two medians overlap"]
-    return (Verdict.FASTER if ratio > 1 else Verdict.SLOWER), []
+def judge(candidate: Record, baseline: Record, level_ratio: float) -> Decision:
+    """Return what may be said of a candidate: from paired processes, else from one a side."""
+    paired = candidate.paired
+    if paired is None or paired.baseline_key != baseline.case_key or not paired.processes:
+        return decide([math.log(level_ratio)])
+    counting = [process for process in paired.processes if process.log_ratio is not None]
+    return decide(
+        [p.log_ratio for p in counting if p.log_ratio is not None and not p.flags],
+        flagged=sum(bool(process.flags) for process in counting),
+        usual_sd=paired.usual_sd,
+    )
+
+
+def _doubts(
+    candidate: Record, baseline: Record, decision: Decision, level_ratio: float
+) -> Iterator[str]:
+    """Yield why a verdict is what it is, and what speaks against it."""
+    if decision.reason:
+        yield decision.reason
+    if decision.advisory:
+        noisy = sorted(_NOISY.intersection([*candidate.caveats, *baseline.caveats]))
+        yield from (Caveat[name].text for name in noisy)
+        if _overlap(candidate, baseline):
+            yield "the intervals of the two medians overlap"
+    elif decision.speedup is not None and levels_disagree(decision.speedup, level_ratio):
+        yield f"the rows' own latencies give {level_ratio:.2f}x"
+
+
+def levels_disagree(paired: float, level: float) -> bool:
+    """Say whether the ratio of paired processes and that of the rows' own latencies differ."""
+    return abs(math.log(paired / level)) > math.log1p(MARGIN)
 
 
 def _overlap(candidate: Record, baseline: Record) -> bool:

@@ -23,6 +23,7 @@ from benchbench.assemble import (
     unmeasured,
     without_reference,
 )
+from benchbench.comparison import Comparisons, comparable
 from benchbench.ending import JobEnd, Judgement, judge, signal_name
 from benchbench.environment import host_facts
 from benchbench.errors import StoreError
@@ -99,6 +100,12 @@ class _Loop:
         self._facts = host_facts()
         self._references: dict[str, _Reference] = {}
         self._baselines: dict[str, Record] = {}
+        self._comparisons = Comparisons(
+            policy=self._plan.comparison,
+            make_job=self._job,
+            run_job=lambda job, name: self._run(job, self._writer.log_path(name))[1],
+            stopped=lambda: self._stop.signum is not None,
+        )
 
     def run(self) -> list[Record]:
         records = []
@@ -143,21 +150,31 @@ class _Loop:
             )
             end, judgement = self._run(job, self._writer.log_path(case))
             warm = self._warm(job, judgement)
-        record = measured(
-            self._plan,
-            case,
-            judgement,
-            end,
-            started_at=started_at,
-            log=self._writer.log_path(case).relative_to(self._writer.run_dir).as_posix(),
-            facts=self._facts,
-            warm=warm,
-        )
-        if reference.failed is not None and record.status == "ok":
-            record = without_reference(record, reference.failed)
+            record = measured(
+                self._plan,
+                case,
+                judgement,
+                end,
+                started_at=started_at,
+                log=self._writer.log_path(case).relative_to(self._writer.run_dir).as_posix(),
+                facts=self._facts,
+                warm=warm,
+            )
+            if reference.failed is not None and record.status == "ok":
+                record = without_reference(record, reference.failed)
+            record, turns = self._compared(record, cache)
         record = self._with_break_even(record)
         ok = record.status == "ok" and judgement.measurement and not record.simulated
-        return record, judgement.measurement.samples if ok and judgement.measurement else []
+        own = judgement.measurement.samples if ok and judgement.measurement else []
+        return record, [*own, *turns]
+
+    def _compared(self, record: Record, cache: Path) -> tuple[Record, list[Samples]]:
+        """Add the comparison with the group's baseline, where both rows allow one."""
+        baseline = self._baselines.get(record.case.group)
+        if baseline is None or not (comparable(record) and comparable(baseline)):
+            return record, []
+        paired, turns = self._comparisons.compare(baseline.case, record.case, cache)
+        return msgspec.structs.replace(record, paired=paired), turns
 
     def _reference(self, case: Case) -> _Reference:
         """Return the reference outputs of the case's group; made once, when first needed."""
