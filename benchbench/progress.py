@@ -38,6 +38,7 @@ _BEFORE: dict[JobKind, str] = {
     "warm_compile": "second time: ",
     "measure": "",
     "check": "",
+    "duet": "against the baseline: ",
     "coverage": "coverage: ",
     "bisect": "bisecting: ",
 }
