@@ -26,6 +26,8 @@ TEXT_KEYS = frozenset(
         "baseline",
         "compile_mode",
         "converters",
+        "path",
+        "use",
         "dtype",
         "grad_mode",
         "kind",

@@ -117,6 +117,7 @@ class Side:
             with self.phases.enter("inputs"):
                 self.make_inputs()
             with self.phases.enter("converters"):
+                self.register_converters()
                 self.watch.start()
                 self.findings.look = functools.partial(self.watch.collect, self.mode, self.device)
             self.compile()
@@ -182,6 +183,15 @@ class Side:
         marking = getattr(self.mode, "mark_inputs", None)
         if marking is not None:
             marking(inputs)
+
+    def register_converters(self) -> None:
+        """Let a mode that needs converters find out which, before anything is counted."""
+        register = getattr(self.mode, "register_converters", None)
+        if register is None:
+            return
+        inputs = self.recorder.inputs(0)
+        self.mark(inputs)
+        register(self.workload.module, inputs, self.device, self.case.converters)
 
     # ---- first call and check -----------------------------------------------------------------
 

@@ -90,6 +90,8 @@ class _Translator:
                 self.passed.append(typed)
                 continue
             word = split_word(typed)
+            if word.key == "converters" and not word.value.startswith("{"):
+                word = dataclasses.replace(word, key="converters.use")
             if word.key == "hydra.searchpath":
                 searchpath += names_in(word.value)
             elif word.path[0] == "hydra":

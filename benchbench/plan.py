@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from benchbench import devices, loading, npusim
+from benchbench import converters, devices, loading, npusim
 from benchbench.config_files import parameters
 from benchbench.errors import ConfigError, unknown
 from benchbench.modes.compiled import Compiled
@@ -29,6 +29,7 @@ from benchbench.names import DTYPES, WORKLOADS, canonical_dtype
 from benchbench.records import (
     Case,
     DeviceKind,
+    Json,
     Limits,
     Plan,
     Settings,
@@ -528,6 +529,15 @@ def _simulation(conf: Conf, kind: DeviceKind) -> dict[str, str]:
     return {}
 
 
+def _converters(conf: Conf) -> Json:
+    """Return what is asked of converters, checked: ``auto`` where nothing is."""
+    use, place = conf.converters.use, conf.converters.path
+    path = [str(Path(text).expanduser().absolute()) for text in _texts(place, "converters.path")]
+    asked = converters.selection({"use": use, "path": path})
+    converters.needed({}, lambda op: "none", converters.available(asked.path), asked.use)
+    return "auto" if asked == converters.Selection() else {"use": asked.use, "path": path}
+
+
 def _plugin(text: str, here: Path) -> str:
     if not text.endswith(".py"):
         return text
@@ -599,7 +609,7 @@ def _case(conf: Conf, kind: DeviceKind, group: _Group, variant: _Variant) -> Cas
         mode_typed=conf.origin.typed.get(variant.name),
         options=variant.options,
         model_options=group.options,
-        converters=conf.converters,
+        converters=_converters(conf),
         seed=conf.seed,
     )
 

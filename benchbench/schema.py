@@ -54,6 +54,14 @@ class DeviceConf:
 
 
 @dataclass
+class ConvertersConf:
+    """Which converters max-autotune on an NPU may use; ``converters=X`` means ``use``."""
+
+    use: Any = "auto"
+    path: Any = None
+
+
+@dataclass
 class MeasureConf:
     """How a worker warms up, samples and stops; the defaults are those of TimingPolicy."""
 
@@ -127,7 +135,7 @@ class Conf:
     seq_len: Any = None
     dtype: Any = None
     size: str | None = None
-    converters: Any = "auto"
+    converters: ConvertersConf = field(default_factory=ConvertersConf)
     accuracy: bool = True
     measure: MeasureConf = field(default_factory=MeasureConf)
     limits: LimitsConf = field(default_factory=LimitsConf)

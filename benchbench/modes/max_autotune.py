@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from benchbench.modes import npu_compat
+from benchbench.converters import selection
+from benchbench.modes import converting, npu_compat
 from benchbench.modes.compiled import NPU_KINDS, Compiled
 from benchbench.modes.inductor import compile_mode_options, inductor_arguments, missing_compiler
 from benchbench.modes.options import Table, gear_combinations
@@ -20,6 +21,8 @@ from benchbench.modes.options_npu import TORCHAIR
 from benchbench.records import GraphEvidence, Json
 
 if TYPE_CHECKING:
+    import torch
+
     from benchbench.devices import Device
     from benchbench.evidence import Watch
     from benchbench.models import Inputs
@@ -39,6 +42,13 @@ _DUMP_FOLDERS = {
 
 class MaxAutotune(Compiled):
     """Full graph and fixed shapes by default."""
+
+    _found: converting.Converted | None = None
+
+    @property
+    def _converted(self) -> converting.Converted:
+        """What ``register_converters`` found out; nothing before."""
+        return self._found or converting.Converted()
 
     def own_backend(self, device_kind: str) -> str:
         """Return ``torchair`` on an NPU, else ``inductor``."""
@@ -92,9 +102,46 @@ class MaxAutotune(Compiled):
             preset = compile_mode_options("max-autotune")
         return inductor_arguments(preset, changed)
 
+    def register_converters(
+        self, module: torch.nn.Module, inputs: Inputs, device: Device, asked: Json
+    ) -> None:
+        """Register the converters that the model needs, on an NPU; what they are goes into the row.
+
+        Traces the model once or more, without running it.
+        """
+        if device.kind not in NPU_KINDS or self.stand_in:
+            return
+        import torch
+
+        changed = self.changed_options(device.kind)
+        npu_compat.load("torchair")
+
+        def call(backend: Any) -> object:
+            compiled = torch.compile(
+                module, fullgraph=self.fullgraph, dynamic=self.dynamic, backend=backend
+            )
+            return compiled(*inputs.args, **inputs.kwargs)
+
+        self._found = converting.convert(
+            call,
+            lambda hooks, table: npu_compat.torchair_backend(
+                {**self._torchair_options(changed), **hooks}, table
+            ),
+            selection(asked),
+            self._decompositions(changed.get("decompositions", "none")),
+        )
+
     def _torchair_backend(self, changed: dict[str, Json], watch: Watch) -> Any:
         npu_compat.load("torchair", watch)
         watch.watch_lowering()
+        if self._converted.note:
+            watch.note(self._converted.note)
+        decompositions = self._decompositions(changed.get("decompositions", "none"))
+        return npu_compat.torchair_backend(
+            self._torchair_options(changed), {**decompositions, **self._converted.decompositions}
+        )
+
+    def _torchair_options(self, changed: dict[str, Json]) -> dict[str, Any]:
         options: dict[str, Any] = {**_QUIET, **changed}
         for switch, folder in _DUMP_FOLDERS.items():
             if options.get(switch) and not options.get(folder):
@@ -104,10 +151,9 @@ class MaxAutotune(Compiled):
                 from benchbench.loading import resolve
 
                 options[name] = resolve(options[name])
-        decompositions = self._decompositions(options.get("decompositions", "none"))
         for name in _OURS:
             options.pop(name, None)
-        return npu_compat.torchair_backend(options, decompositions)
+        return options
 
     def _decompositions(self, wanted: Json) -> dict[Any, Any]:
         from torch._decomp import core_aten_decompositions, get_decompositions
@@ -166,7 +212,12 @@ class MaxAutotune(Compiled):
             return msgspec.structs.replace(
                 evidence,
                 ir_ops=watch.ir_ops(),
-                converters={**watch.callbacks(), **evidence.converters},
+                fx_ops=evidence.fx_ops or self._converted.fx_ops,
+                converters={
+                    **watch.callbacks(),
+                    **evidence.converters,
+                    **self._converted.how(),
+                },
                 effective=effective,
             )
         tuned = watch.counter("inductor", "select_algorithm_autotune")

@@ -79,7 +79,7 @@ def _kept_signal_handlers() -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-def load(package: str, watch: Watch) -> Any:
+def load(package: str, watch: Watch | None = None) -> Any:
     """Import torchair or npugraph_ex, keep our signal handlers, listen to its hidden warnings.
 
     Returns the package. Worker only.
@@ -89,7 +89,8 @@ def load(package: str, watch: Watch) -> Any:
         importlib.import_module(f"{package}.core.utils")
         # The lazy stand-ins in sys.modules load the real package at the first attribute.
         getattr(module, "CompilerConfig", None)
-    watch.listen(package, logging.WARNING)
+    if watch is not None:
+        watch.listen(package, logging.WARNING)
     return module
 
 
