@@ -67,7 +67,7 @@ def comparable(record: Record) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class Comparisons:
-    """Runs the comparisons of one run within its time."""
+    """Runs the comparisons of one run, each within its time."""
 
     policy: ComparisonPolicy
     make_job: MakeJob
@@ -75,10 +75,9 @@ class Comparisons:
     stopped: Callable[[], bool]
     clock: Callable[[], float] = time.monotonic
     order: random.Random = field(default_factory=lambda: random.Random(0))
-    used_s: float = 0.0
 
     def compare(
-        self, baseline: Case, candidate: Case, cache_dir: Path
+        self, baseline: Case, candidate: Record, cache_dir: Path
     ) -> tuple[Paired | None, list[Samples]]:
         """Return the comparison process by process, and the raw samples of its turns.
 
@@ -86,24 +85,39 @@ class Comparisons:
         """
         if not self.policy.looks:
             return None, []
-        begin = self.clock()
-        try:
-            return _Comparison(self, baseline, candidate, cache_dir).run()
-        finally:
-            self.used_s += self.clock() - begin
+        expected_s = expected_process_s(candidate, self.policy)
+        return _Comparison(self, baseline, candidate.case, cache_dir, expected_s).run()
 
     def left_s(self, begin: float) -> float:
-        """Return the seconds that are left for comparisons, with one under way since ``begin``."""
+        """Return the seconds that are left for the comparison that is under way since ``begin``."""
         if self.policy.max_time_s is None:
             return math.inf
-        return self.policy.max_time_s - self.used_s - (self.clock() - begin)
+        return self.policy.max_time_s - (self.clock() - begin)
+
+
+def expected_process_s(candidate: Record, policy: ComparisonPolicy) -> float:
+    """Return the seconds that a duet process of this candidate will take, from its own row."""
+    compiled = candidate.compile
+    compile_s = 0.0
+    if compiled is not None:
+        compile_s = compiled.cold_s or 0.0
+        if compiled.warm_s is not None:
+            compile_s = compiled.warm_s
+    known = candidate.phase_s
+    turns_s = min(policy.process_max_time_s, 2 * policy.turn_s * policy.rounds)
+    return known.get("load", 0.0) + compile_s + 2 * known.get("warmup", 0.0) + turns_s
 
 
 class _Comparison:
     """One candidate against its baseline."""
 
     def __init__(
-        self, owner: Comparisons, baseline: Case, candidate: Case, cache_dir: Path
+        self,
+        owner: Comparisons,
+        baseline: Case,
+        candidate: Case,
+        cache_dir: Path,
+        expected_s: float,
     ) -> None:
         self.owner = owner
         self.baseline = baseline
@@ -115,7 +129,7 @@ class _Comparison:
         self.processes: list[PairedProcess] = []
         self.samples: list[Samples] = []
         self.begin = owner.clock()
-        self.longest_s = 0.0
+        self.longest_s = expected_s
 
     def run(self) -> tuple[Paired, list[Samples]]:
         stopped = None
@@ -148,10 +162,11 @@ class _Comparison:
             if self.owner.stopped():
                 return "the run was stopped"
             if self.owner.left_s(self.begin) < self.longest_s:
-                return "comparison.max_time_s is used up"
+                limit = self.owner.policy.max_time_s
+                return f"the next process ({self.longest_s:.0f} s) would pass the {limit:g} s limit"
             begin = self.owner.clock()
             self.processes.append(self.one(len(self.processes)))
-            self.longest_s = max(self.longest_s, self.owner.clock() - begin)
+            self.longest_s = self.owner.clock() - begin
             last = self.processes[-_FAILURES_IN_A_ROW:]
             if len(last) == _FAILURES_IN_A_ROW and all(p.failed for p in last):
                 return f"{_FAILURES_IN_A_ROW} processes in a row gave no ratio"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from benchbench import converters, devices, loading, npusim
+from benchbench import converters, devices, loading, npusim, verdicts
 from benchbench.config_files import parameters
 from benchbench.errors import ConfigError, unknown
 from benchbench.modes.compiled import Compiled
@@ -28,6 +28,7 @@ from benchbench.modes.options import Option, Table, is_list_option
 from benchbench.names import DTYPES, WORKLOADS, canonical_dtype
 from benchbench.records import (
     Case,
+    ComparisonPolicy,
     DeviceKind,
     Json,
     Limits,
@@ -45,6 +46,13 @@ AUTO_ORDER = ("npu", "cuda", "cpu")
 _GIT_LIMIT_S = 3.0
 _MODE_ARGUMENTS = ("backend", "compile_mode", "fullgraph", "dynamic", "stand_in")
 _OPTION = "options."
+POLICIES: dict[str, tuple[int, ...]] = {
+    "quick": (),
+    "standard": (5,),
+    "thorough": verdicts.LOOKS,
+}
+"""Policy -> processes after which a verdict is looked for; none compares one process a side."""
+
 # A simulated device is not timed: a few calls after the check show that nothing is compiled or
 # captured again.
 _REHEARSAL: dict[str, Any] = {
@@ -131,6 +139,7 @@ def build_plan(conf: Conf, *, overrides: list[str], run_id: str, cwd: Path | Non
         baseline=conf.baseline,
         accuracy=conf.accuracy,
         policy=_policy(conf, kind),
+        comparison=_comparison(conf),
         limits=_limits(conf),
         settings=_settings(conf, kind),
         plugins=[_plugin(item, here) for item in _texts(conf.plugins, "plugins")],
@@ -492,6 +501,32 @@ def _policy(conf: Conf, kind: DeviceKind) -> TimingPolicy:
                 f"measure.{low_name}={low_value:g} is above measure.{high_name}={high_value:g}"
             )
     return policy
+
+
+def _comparison(conf: Conf) -> ComparisonPolicy:
+    given = conf.comparison
+    if given.policy not in POLICIES:
+        raise unknown("comparison.policy", given.policy, POLICIES)
+    looks = POLICIES[given.policy]
+    if given.processes is not None:
+        if given.processes < 0:
+            raise ConfigError(
+                f"comparison.processes: {given.processes} must be 0 or more\n"
+                "  next: comparison.processes=5; 0 compares one process a side"
+            )
+        looks = (given.processes,) if given.processes else ()
+    for name in ("turn_s", "rounds", "process_max_time_s", "margin"):
+        if not getattr(given, name) > 0:
+            raise ConfigError(f"comparison.{name}: {getattr(given, name)} must be above 0")
+    return ComparisonPolicy(
+        name=given.policy,  # type: ignore[arg-type]  # one of POLICIES, see above
+        looks=looks,
+        turn_s=given.turn_s,
+        rounds=given.rounds,
+        process_max_time_s=given.process_max_time_s,
+        max_time_s=given.max_time_s,
+        margin=given.margin,
+    )
 
 
 def _limits(conf: Conf) -> Limits:

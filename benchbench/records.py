@@ -134,8 +134,8 @@ class ComparisonPolicy(_Data, frozen=True):
     """Fewest rounds (one turn of each) in a duet process that counts."""
     process_max_time_s: float = 10.0
     """A duet process of slow calls stops after this, with fewer rounds."""
-    max_time_s: float | None = None
-    """Wall seconds that all comparisons of a run may take; absent means no limit."""
+    max_time_s: float | None = 60.0
+    """Wall seconds that one comparison may take; no process is begun that would not fit."""
     margin: float = 0.02
     """Smallest difference that counts, as a fraction."""
 

@@ -173,7 +173,7 @@ class _Loop:
         baseline = self._baselines.get(record.case.group)
         if baseline is None or not (comparable(record) and comparable(baseline)):
             return record, []
-        paired, turns = self._comparisons.compare(baseline.case, record.case, cache)
+        paired, turns = self._comparisons.compare(baseline.case, record, cache)
         return msgspec.structs.replace(record, paired=paired), turns
 
     def _reference(self, case: Case) -> _Reference:

@@ -80,6 +80,19 @@ class MeasureConf:
 
 
 @dataclass
+class ComparisonConf:
+    """How a candidate is compared with the baseline; null: what the policy says."""
+
+    policy: str = "standard"
+    processes: int | None = None
+    turn_s: float = 0.03
+    rounds: int = 25
+    process_max_time_s: float = 10.0
+    max_time_s: float | None = 60.0
+    margin: float = 0.02
+
+
+@dataclass
 class LimitsConf:
     """Seconds each phase may take; ``timeout_s`` sets those that are not given."""
 
@@ -138,6 +151,7 @@ class Conf:
     converters: ConvertersConf = field(default_factory=ConvertersConf)
     accuracy: bool = True
     measure: MeasureConf = field(default_factory=MeasureConf)
+    comparison: ComparisonConf = field(default_factory=ComparisonConf)
     limits: LimitsConf = field(default_factory=LimitsConf)
     settings: SettingsConf = field(default_factory=SettingsConf)
     plugins: Any = None
