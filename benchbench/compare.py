@@ -263,7 +263,7 @@ def _row(record: Record, base: Record | None, *, asked: str | None) -> Row:
         is_baseline=False,
         speedup=decision.speedup or ratio,
         verdict=decision.verdict,
-        reasons=tuple(_doubts(record, base, decision, ratio)),
+        reasons=tuple(_doubts(record, decision, ratio)),
         decision=decision,
         level_speedup=ratio,
         break_even="unclear" if unsure else calls,
@@ -329,7 +329,7 @@ def judge(candidate: Record, baseline: Record, level_ratio: float) -> Decision:
     """Return what may be said of a candidate: from paired processes, else from one a side."""
     paired = candidate.paired
     if paired is None or paired.baseline_key != baseline.case_key or not paired.processes:
-        return decide([math.log(level_ratio)])
+        return _one_a_side(candidate, baseline, level_ratio)
     counting = [process for process in paired.processes if process.log_ratio is not None]
     return decide(
         [p.log_ratio for p in counting if p.log_ratio is not None and not p.flags],
@@ -338,18 +338,28 @@ def judge(candidate: Record, baseline: Record, level_ratio: float) -> Decision:
     )
 
 
-def _doubts(
-    candidate: Record, baseline: Record, decision: Decision, level_ratio: float
-) -> Iterator[str]:
+def _one_a_side(candidate: Record, baseline: Record, level_ratio: float) -> Decision:
+    """Judge one process of either: advisory, and silent where something speaks against it."""
+    decision = decide([math.log(level_ratio)])
+    noisy = sorted(_NOISY.intersection([*candidate.caveats, *baseline.caveats]))
+    if noisy:
+        text = "; ".join(Caveat[name].text for name in noisy)
+        return msgspec.structs.replace(decision, verdict=Verdict.NOISY, reason=text)
+    if _overlap(candidate, baseline):
+        text = "the intervals of the two medians overlap"
+        return msgspec.structs.replace(decision, verdict=Verdict.UNCLEAR, reason=text)
+    return decision
+
+
+def _doubts(candidate: Record, decision: Decision, level_ratio: float) -> Iterator[str]:
     """Yield why a verdict is what it is, and what speaks against it."""
     if decision.reason:
         yield decision.reason
-    if decision.advisory:
-        noisy = sorted(_NOISY.intersection([*candidate.caveats, *baseline.caveats]))
-        yield from (Caveat[name].text for name in noisy)
-        if _overlap(candidate, baseline):
-            yield "the intervals of the two medians overlap"
-    elif decision.speedup is not None and levels_disagree(decision.speedup, level_ratio):
+    paired = candidate.paired
+    if paired is not None and paired.stopped:
+        yield f"{decision.n} processes: {paired.stopped}"
+    speedup = None if decision.advisory else decision.speedup
+    if speedup is not None and levels_disagree(speedup, level_ratio):
         yield f"the rows' own latencies give {level_ratio:.2f}x"
 
 

@@ -178,9 +178,25 @@ def speedup_text(row: Row) -> str:
     if row.speedup is None:
         return "not comparable"
     if row.verdict is Verdict.SAME:
-        return "same"
-    doubt = "?" if row.verdict in (Verdict.UNCLEAR, Verdict.NOISY) else ""
-    return f"{times(row.speedup)}{doubt}"
+        return f"same{_interval_text(row, faster=True)}"
+    return f"{times(row.speedup)}{'?' if in_doubt(row) else ''}{_interval_text(row)}"
+
+
+def in_doubt(row: Row) -> bool:
+    """Say whether a speedup is only a hint: one process a side, or no clear verdict."""
+    advisory = row.decision is None or row.decision.advisory
+    return advisory or row.verdict in (Verdict.UNCLEAR, Verdict.NOISY)
+
+
+def _interval_text(row: Row, *, faster: bool | None = None) -> str:
+    """Return `` [low, high]`` in the direction in which the speedup is worded."""
+    found = row.decision
+    if found is None or found.ci_low is None or found.ci_high is None or row.speedup is None:
+        return ""
+    low, high = found.ci_low, found.ci_high
+    if not (row.speedup >= 1 if faster is None else faster):
+        low, high = 1 / high, 1 / low
+    return f" [{low:.2f}, {high:.2f}]"
 
 
 def _compile(row: Row) -> str:
@@ -359,6 +375,10 @@ COLUMNS: tuple[Column, ...] = (
         raw=(
             Raw("speedup", lambda row: "baseline" if row.is_baseline else row.speedup),
             Raw("verdict", lambda row: row.verdict.value if row.verdict else None),
+            Raw("speedup_ci_low", lambda row: row.decision.ci_low if row.decision else None),
+            Raw("speedup_ci_high", lambda row: row.decision.ci_high if row.decision else None),
+            Raw("speedup_processes", lambda row: row.decision.n if row.decision else None),
+            Raw("smallest_effect", lambda row: row.decision.mde if row.decision else None),
         ),
     ),
     Column(
@@ -532,7 +552,7 @@ def best_text(best: Best, baseline: str | None) -> str:
         return f"{start}, {seconds(row.record.latency.median_s) if row.record.latency else ''}"
     if row.verdict is Verdict.SAME:
         return f"{start}, but the same as {baseline} within {MARGIN:.0%}"
-    doubt = " (in doubt)" if row.verdict in (Verdict.UNCLEAR, Verdict.NOISY) else ""
+    doubt = " (in doubt)" if in_doubt(row) else ""
     return f"{start}, {times(row.speedup)} than {baseline}{doubt}"
 
 
@@ -561,11 +581,14 @@ def reading_notes(view: View) -> list[str]:
     measured = [row.record.latency for row in view.rows if row.record.latency]
     lines = []
     if any(found.n_processes == 1 for found in measured):
-        lines.append("n=1: one process per row, so verdicts are advisory")
+        lines.append("n=1: the latency is that of one process")
     if any(half_width(found) is not None for found in measured):
         lines.append("±: 95 % interval of the median, within one process")
-    if any(speedup_text(row).endswith("?") for row in view.rows if row.record.status == "ok"):
-        lines.append("faster?, slower?: in doubt, the samples are noisy or the intervals overlap")
+    compared = [row for row in view.rows if row.speedup is not None]
+    if any(in_doubt(row) and row.verdict is not Verdict.SAME for row in compared):
+        lines.append("faster?, slower?: in doubt: one process a side, noisy, or the interval has 1")
+    if any(row.decision and row.decision.ci_low is not None for row in compared):
+        lines.append("[low, high]: 95 % interval of the speedup, over paired processes")
     if any(found.iterations_per_sample > 1 for found in measured):
         lines.append("batched: several calls per sample, so there are no percentiles")
     if any(row.record.graph and row.record.graph.graphs for row in view.rows):

@@ -22,7 +22,15 @@ from some_records import (
 
 from benchbench import compare
 from benchbench.compare import Row
-from benchbench.records import AccuracyResult, CompileCost, GraphEvidence, Record, Settings
+from benchbench.records import (
+    AccuracyResult,
+    CompileCost,
+    GraphEvidence,
+    Paired,
+    PairedProcess,
+    Record,
+    Settings,
+)
 from benchbench.verdicts import Verdict
 
 
@@ -40,8 +48,8 @@ def compared(record: Record, base: Record | None = None) -> Row:
     [
         (0.001, Verdict.FASTER, 2.0),
         (0.004, Verdict.SLOWER, 0.5),
-        (0.00197, Verdict.SAME, 0.002 / 0.00197),
-        (0.00203, Verdict.SAME, 0.002 / 0.00203),
+        (0.00197, Verdict.UNCLEAR, 0.002 / 0.00197),
+        (0.00203, Verdict.UNCLEAR, 0.002 / 0.00203),
         (0.00190, Verdict.FASTER, 0.002 / 0.0019),
     ],
 )
@@ -51,6 +59,34 @@ def test_speedup_is_baseline_over_candidate(
     row = compared(make_record("inductor", median_s))
     assert row.verdict is verdict
     assert row.speedup == pytest.approx(speedup)
+
+
+def paired(*log_ratios: float, flags: tuple[int, ...] = ()) -> Paired:
+    processes = [
+        PairedProcess(round=i, log_ratio=value, flags=["STARVED"] if i in flags else [])
+        for i, value in enumerate(log_ratios)
+    ]
+    base = make_record("eager", 0.002)
+    return Paired(baseline_key=base.case_key, design="duet", processes=processes)
+
+
+def test_verdict_comes_from_paired_processes_where_there_are_any() -> None:
+    """The rows' own latencies say 1.05x; five paired processes know that it is 1.5 %."""
+    record = make_record("inductor", 0.0019)
+    five = msgspec.structs.replace(record, paired=paired(0.015, 0.016, 0.014, 0.015, 0.015))
+    row = compared(five)
+    assert row.verdict is Verdict.SAME
+    assert row.speedup == pytest.approx(math.exp(0.015))
+    assert "1.05x" in " ".join(row.reasons)
+    assert not row.decision.advisory  # type: ignore[union-attr]
+
+
+def test_flagged_processes_are_left_out_and_counted() -> None:
+    record = make_record("inductor", 0.001)
+    noisy = msgspec.structs.replace(record, paired=paired(0.7, 0.7, 0.7, 0.7, 0.7, flags=(0, 1)))
+    assert compared(noisy).verdict is Verdict.NOISY
+    fine = msgspec.structs.replace(record, paired=paired(9.0, 0.7, 0.71, 0.7, 0.69, flags=(0,)))
+    assert compared(fine).speedup == pytest.approx(2.0, rel=0.02)
 
 
 def test_percent_change_is_defined_once() -> None:

@@ -15,7 +15,15 @@ from some_records import make_failed, make_latency, make_record, many_sided
 
 from benchbench import compare
 from benchbench import format as text
-from benchbench.records import AccuracyResult, CompileCost, Failure, GraphEvidence, Record
+from benchbench.records import (
+    AccuracyResult,
+    CompileCost,
+    Failure,
+    GraphEvidence,
+    Paired,
+    PairedProcess,
+    Record,
+)
 
 
 def cell(key: str, record: Record, base: Record | None = None) -> str:
@@ -193,8 +201,12 @@ def test_counts_text_adds_up() -> None:
 
 
 def test_best_of_rows_that_are_the_same_is_said_so() -> None:
-    records = [make_record("eager", 0.002), make_record("inductor", 0.00199)]
-    view = compare.view(records, baseline="eager")
+    base = make_record("eager", 0.002)
+    values = (0.005, 0.004, 0.006, 0.005, 0.005)
+    processes = [PairedProcess(round=i, log_ratio=value) for i, value in enumerate(values)]
+    paired = Paired(baseline_key=base.case_key, design="duet", processes=processes)
+    view = compare.view([base, make_record("inductor", 0.00199, paired=paired)], baseline="eager")
+    assert text.speedup_text(view.rows[1]) == "same [1.00, 1.01]"
     assert text.best_text(view.summary.best[0], "eager").endswith(
         "inductor, but the same as eager within 2%"
     )

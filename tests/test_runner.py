@@ -24,7 +24,7 @@ from benchbench.assemble import exit_code, rerun_command, unmeasured
 from benchbench.errors import StoreError
 from benchbench.process import Launcher
 from benchbench.progress import Progress
-from benchbench.records import Case, Limits, Plan, Record, Status, TimingPolicy
+from benchbench.records import Case, ComparisonPolicy, Limits, Plan, Record, Status, TimingPolicy
 from benchbench.runner import RunResult, run_plan
 from benchbench.store import RunWriter, load_run
 
@@ -33,7 +33,13 @@ MAKE = functools.partial(Launcher, entry="fake_worker", preload=())
 
 
 def plan(*cases: Case, **options: Any) -> Plan:
-    given = {"accuracy": False, "settings": SETTINGS, "limits": Limits(sample_s=20), **options}
+    given = {
+        "accuracy": False,
+        "settings": SETTINGS,
+        "limits": Limits(sample_s=20),
+        "comparison": ComparisonPolicy(name="quick", looks=()),
+        **options,
+    }
     return Plan(run_id=RUN_ID, cases=list(cases), **given)
 
 
