@@ -4,9 +4,9 @@
 
 Ours: five duet processes drawn from a pool make one comparison. Draws share processes, so their
 rates are indicative; the disjoint groups of five beside them do not. A false alarm is a verdict
-*faster* or *slower* for a workload against itself; power is the share of the right direction. Peers'
-rules of one process a side judge pairs of single processes of one block. The upper limit is
-Wilson's, 95 %. Prints Markdown. The pool must have been recorded under the rule that judges it:
+*faster* or *slower* for a workload against itself; power is the share of the right direction.
+Peers' rules of one process a side judge pairs of single processes of one block. The upper limit
+is Wilson's, 95 %. Prints Markdown. The pool must have been recorded under the rule that judges it:
 the hashes are compared and printed.
 """
 
