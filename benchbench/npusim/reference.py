@@ -1,19 +1,19 @@
 """CPU references for ops of torch_npu that have no counterpart in aten.
 
 torch_npu dispatches some aten ops to these (scaled_dot_product_attention on a 910B becomes
-``npu_fusion_attention_v3``), and models call them directly. Each reference follows the op's
-documented arithmetic with float32 in between; it is not CANN's order of summation.
+``npu_fusion_attention_v3``), and models call them directly. Each reference is made of the CPU's
+own kernels, so that a model computes the same here as on the CPU; it is not CANN's rounding.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
-
-_FULL_MASK = float("-inf")
+from torch.nn.functional import scaled_dot_product_attention
 
 
 def _heads_first(tensor: Tensor, layout: str, heads: int) -> Tensor:
@@ -67,7 +67,7 @@ def fusion_attention(
     *args: Any,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return attention, the maximum and the sum of the softmax, and an empty tensor.
+    """Return attention, then what only a backward pass needs.
 
     ``atten_mask`` is true where a key is hidden. ``sparse_mode`` 2 and 3 are causal from the upper
     left and the lower right corner; their mask is a template of fixed size. Dropout and the
@@ -78,26 +78,41 @@ def fusion_attention(
     if keep_prob != 1.0 or padding_mask is not None:
         raise NotImplementedError("[npusim] no reference for dropout and padding_mask")
     kv_heads = _key_heads(query, key, input_layout, head_num)
-    q = _heads_first(query, input_layout, head_num).float()
-    k = _heads_first(key, input_layout, kv_heads).float()
-    v = _heads_first(value, input_layout, kv_heads).float()
-    k, v = (t.repeat_interleave(head_num // kv_heads, dim=1) for t in (k, v))
-    scores = q @ k.transpose(-1, -2) * scale
-    if pse is not None:
-        scores = scores + pse.float()
+    q = _heads_first(query, input_layout, head_num)
+    k = _heads_first(key, input_layout, kv_heads)
+    v = _heads_first(value, input_layout, kv_heads)
+    out = scaled_dot_product_attention(
+        *(q, k, v),
+        attn_mask=_visible(q, k, pse, atten_mask, sparse_mode),
+        is_causal=_is_plain_causal(q, k, sparse_mode) and pse is None,
+        scale=scale,
+        enable_gqa=kv_heads != head_num,
+    )
+    # The device hands out the softmax's maximum and sum, eight times over, for its backward
+    # kernel. There is no such kernel here, so nobody may take these for numbers.
+    shape = (*q.shape[:-1], 8)
+    peak, total = (torch.full(shape, math.nan, device=query.device) for _ in range(2))
+    return _from_heads_first(out, input_layout), peak, total, query.new_empty(0)
+
+
+def _is_plain_causal(query: Tensor, key: Tensor, sparse_mode: int) -> bool:
+    return sparse_mode == 2 or (sparse_mode == 3 and query.shape[-2] == key.shape[-2])
+
+
+def _visible(
+    query: Tensor, key: Tensor, pse: Tensor | None, atten_mask: Tensor | None, sparse_mode: int
+) -> Tensor | None:
+    """Return the mask as aten wants it: true where a key is seen, or what is added to scores."""
+    hidden = None if atten_mask is None else atten_mask.bool()
     if sparse_mode in (2, 3):
-        rows, columns = scores.shape[-2:]
-        first_hidden = 1 if sparse_mode == 2 else columns - rows + 1
-        everything = torch.ones(rows, columns, dtype=torch.bool, device=scores.device)
-        scores = scores.masked_fill(everything.triu(first_hidden), _FULL_MASK)
-    elif atten_mask is not None:
-        scores = scores.masked_fill(atten_mask.bool(), _FULL_MASK)
-    out = (torch.softmax(scores, dim=-1) @ v).to(query.dtype)
-    peak = scores.amax(dim=-1, keepdim=True)
-    total = (scores - peak).exp().sum(dim=-1, keepdim=True)
-    # The device hands the statistics out eight times over, for its backward kernel.
-    peak8, total8 = (t.expand(*t.shape[:-1], 8).contiguous() for t in (peak, total))
-    return _from_heads_first(out, input_layout), peak8, total8, query.new_empty(0)
+        if pse is None and _is_plain_causal(query, key, sparse_mode):
+            return None
+        rows, columns = query.shape[-2], key.shape[-2]
+        everything = torch.ones(rows, columns, dtype=torch.bool, device=query.device)
+        hidden = everything.triu(1 if sparse_mode == 2 else columns - rows + 1)
+    if pse is None:
+        return None if hidden is None else ~hidden
+    return pse if hidden is None else pse.masked_fill(hidden, -math.inf)
 
 
 def _fusion_attention_v1(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
