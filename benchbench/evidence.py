@@ -366,7 +366,7 @@ class Watch:
         """
         self._poll()
         if not mode.compiles:
-            return mode.finish_evidence(GraphEvidence(effective="eager", notes=self._notes), device)
+            return _finished(GraphEvidence(effective="eager", notes=self._notes), mode, device)
         metrics = _compile_metrics()
         recompiles = self._recompiles(metrics)
         fallbacks = self._fallbacks(metrics, diagnosis=bool(mode.diagnosis()))
@@ -386,7 +386,7 @@ class Watch:
             counters=self._kept_counters(),
             notes=list(self._notes),
         )
-        return mode.finish_evidence(evidence, device)
+        return _finished(evidence, mode, device)
 
     # ---- sources ---------------------------------------------------------------
 
@@ -562,6 +562,13 @@ class Watch:
                 why = f": {recompile_reason(reason)}" if reason else ""
                 return f"compile of {metric.co_name or 'a frame'}{why}"
         return f"compile {event.what}".strip()
+
+
+def _finished(evidence: GraphEvidence, mode: Mode, device: Device) -> GraphEvidence:
+    """Return the evidence with what the mode knows, and a device that counts by itself."""
+    evidence = mode.finish_evidence(evidence, device)
+    counted = getattr(device, "finish_evidence", None)
+    return counted(evidence) if counted is not None else evidence
 
 
 def caveats(mode: Mode, evidence: GraphEvidence) -> list[str]:
