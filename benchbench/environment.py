@@ -175,7 +175,9 @@ def job_variables(job: Job) -> dict[str, str]:
     Libraries read most of them while they are loaded and the C library reads its own before
     ``main``, so they belong into the process's environment, not into ``os.environ`` later.
     """
-    variables = devices.device(job.case.device).worker_environment(job.settings.threads)
+    variables = devices.device(job.case.device, job.case.device_index).worker_environment(
+        job.settings.threads
+    )
     variables["PYTHONHASHSEED"] = "0"
     if job.settings.compile_threads is not None:
         variables["TORCHINDUCTOR_COMPILE_THREADS"] = str(job.settings.compile_threads)

@@ -135,6 +135,7 @@ def build_plan(conf: Conf, *, overrides: list[str], run_id: str, cwd: Path | Non
         run_id=run_id,
         name=conf.name,
         cases=list(cases.values()),
+        device_ids=_device_ids(conf, kind),
         skipped=skipped,
         baseline=conf.baseline,
         accuracy=conf.accuracy,
@@ -193,6 +194,30 @@ def _device_kind(conf: Conf) -> DeviceKind:
     if conf.device.kind not in devices.KINDS:
         raise unknown("device", conf.device.kind, [*devices.KINDS, "auto"])
     return conf.device.kind
+
+
+def _device_ids(conf: Conf, kind: DeviceKind) -> list[int]:
+    """Return the devices that cases are spread over; empty for a run on one."""
+    if conf.device.ids is None:
+        return []
+    given = conf.device.ids if isinstance(conf.device.ids, list) else [conf.device.ids]
+    for item in given:
+        if isinstance(item, bool) or not isinstance(item, int) or item < 0:
+            raise ConfigError(
+                f"device.ids: {item!r} is no number of a device, which count from 0\n"
+                "  next: device.ids=[0,1]"
+            )
+    if kind == "cpu":
+        raise ConfigError(
+            "device.ids: the processor is one device: cases on it are never run at the same time\n"
+            "  next: leave device.ids out, or device=npu, device=cuda"
+        )
+    if len(set(given)) < len(given):
+        raise ConfigError(
+            f"device.ids={given} names a device twice; two cases never share one\n"
+            f"  next: device.ids={sorted(set(given))}"
+        )
+    return given
 
 
 def _variants(conf: Conf, name: str, kind: DeviceKind, here: Path) -> Iterator[_Variant]:
@@ -636,6 +661,7 @@ def _case(conf: Conf, kind: DeviceKind, group: _Group, variant: _Variant) -> Cas
         mode=variant.name,
         mode_target=variant.target,
         device=kind,
+        device_index=conf.device.index,
         workload=group.workload,
         dtype=group.dtype,
         batch_size=group.batch_size,

@@ -516,7 +516,9 @@ def _ends_within(worker: Worker, seconds: float) -> bool:
 
 def _may_fork(job: Job) -> bool:
     start = job.settings.start
-    return start == "forkserver" or (start == "auto" and devices.device(job.case.device).forkable)
+    return start == "forkserver" or (
+        start == "auto" and devices.device(job.case.device, job.case.device_index).forkable
+    )
 
 
 def _job_file(job: Job) -> bytes:

@@ -79,6 +79,10 @@ class Progress:
                 self._live.stop()
             self._live = None
 
+    def beside(self) -> Progress:
+        """Return a progress of its own for one of several devices, in plain lines."""
+        return Progress(self._stream, quiet=self._quiet, clock=self._clock)
+
     def case(self, index: int, count: int, case: Case) -> None:
         """A case begins."""
         mode = case.key.removeprefix(case.group).strip("/")
@@ -100,6 +104,10 @@ class Progress:
             self._line(doing)
             self._said = doing
         return LINE_EVERY_S
+
+    def say(self, text: str) -> None:
+        """Print a line about the run as a whole."""
+        self._line(text)
 
     def done(self, record: Record) -> None:
         """A case has ended, was skipped or will not run."""

@@ -72,6 +72,8 @@ class Case(_Data, frozen=True):
     dtype: str
     batch_size: int
     seq_len: int | None = None
+    device_index: int = 0
+    """Which of several devices; not in the key, it is in the environment."""
     size: str | None = None
     """Name of the model's size preset (``tiny``, ``full``), when it has presets."""
     mode_typed: str | None = None
@@ -157,6 +159,8 @@ class Plan(_Data, frozen=True):
 
     run_id: str
     cases: list[Case]
+    device_ids: list[int] = []
+    """Devices that the groups of cases are spread over; with one or none all run on one."""
     skipped: dict[str, str] = {}
     """Case key -> reason, for cases that are known to be impossible before anything starts."""
     baseline: str | None = "eager"

@@ -6,14 +6,18 @@ Torch is never imported here, and while a worker measures the parent sleeps.
 from __future__ import annotations
 
 import contextlib
+import itertools
+import queue
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from benchbench import device_lock
 from benchbench.assemble import (
     Warm,
     exit_code,
@@ -74,10 +78,66 @@ def run_plan(
         stack.enter_context(progress)
         with _explained(writer.run_dir):
             tmp.mkdir()
-            records = _Loop(writer, launcher, progress, stop, earlier).run()
+            for name in _lock_names(plan):
+                held = device_lock.held(
+                    name,
+                    writer.plan.run_id,
+                    say=progress.say,
+                    stopped=lambda: stop.signum is not None,
+                )
+                stack.enter_context(held)
+            if len(plan.device_ids) > 1:
+                records = _spread(writer, make_launcher, progress, stop, earlier)
+            else:
+                loop = _Loop(writer, launcher, progress, stop, earlier)
+                records = loop.run(list(enumerate(plan.cases, start=1)))
     return RunResult(
         records=records, exit_code=exit_code(records, stop.signum), run_dir=writer.run_dir
     )
+
+
+def _lock_names(plan: Plan) -> list[str]:
+    """Return the devices that the plan measures on, in one order for all runs: no deadlock."""
+    measured = [c for c in plan.cases if c.key not in plan.skipped and not is_simulated(c)]
+    return sorted(
+        {
+            f"{case.device}{index}" if case.device != "cpu" else "cpu"
+            for case in measured[:1]
+            for index in plan.device_ids or [case.device_index]
+        }
+    )
+
+
+def _spread(
+    writer: RunWriter,
+    make_launcher: Callable[..., Launcher],
+    progress: Progress,
+    stop: Interrupts,
+    earlier: Earlier,
+) -> list[Record]:
+    """Run groups of cases on several devices at the same time, never two on one.
+
+    A group stays on one device: what is compared with one another ran on the same one.
+    """
+    plan = writer.plan
+    waiting: queue.SimpleQueue[list[tuple[int, Case]]] = queue.SimpleQueue()
+    numbered = list(enumerate(plan.cases, start=1))
+    for _, members in itertools.groupby(numbered, key=lambda item: item[1].group):
+        waiting.put(list(members))
+
+    def serve(index: int) -> list[Record]:
+        records: list[Record] = []
+        with make_launcher(stop=stop) as launcher:
+            loop = _Loop(writer, launcher, progress.beside(), stop, earlier, device_index=index)
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    records += loop.run(waiting.get_nowait())
+        return records
+
+    with ThreadPoolExecutor(len(plan.device_ids)) as pool:
+        parts = list(pool.map(serve, plan.device_ids))
+    order = {case.key: number for number, case in numbered}
+    return sorted((r for part in parts for r in part), key=lambda record: order[record.case_key])
 
 
 class _Loop:
@@ -90,8 +150,10 @@ class _Loop:
         progress: Progress,
         stop: Interrupts,
         earlier: Earlier,
+        device_index: int | None = None,
     ) -> None:
         self._writer = writer
+        self._device_index = device_index
         self._plan = writer.plan
         self._launcher = launcher
         self._progress = progress
@@ -107,11 +169,14 @@ class _Loop:
             stopped=lambda: self._stop.signum is not None,
         )
 
-    def run(self) -> list[Record]:
+    def run(self, cases: list[tuple[int, Case]]) -> list[Record]:
+        """Run these cases of the plan, given with their numbers in it."""
         records = []
-        cases = self._plan.cases
-        for index, case in enumerate(cases, start=1):
-            self._progress.case(index, len(cases), case)
+        for index, planned in cases:
+            case = planned
+            if self._device_index is not None:
+                case = msgspec.structs.replace(planned, device_index=self._device_index)
+            self._progress.case(index, len(self._plan.cases), case)
             record, samples = self._row(case)
             stored = self._writer.append(record, samples)
             records.append(stored)

@@ -49,6 +49,7 @@ class DeviceConf:
 
     kind: str = "auto"
     index: int = 0
+    ids: Any = None
     dtype: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
 

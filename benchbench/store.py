@@ -19,6 +19,7 @@ import os
 import re
 import secrets
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -69,6 +70,7 @@ class RunWriter:
         self.plan = plan
         self.run_id = plan.run_id
         self._parts = 0
+        self._lock = threading.Lock()
         self._finished = False
 
     @classmethod
@@ -98,14 +100,15 @@ class RunWriter:
         were there before are intact then.
         """
         stored, line = encode_record(msgspec.structs.replace(record, run_id=self.run_id))
-        if samples:
-            folder = self.run_dir / SAMPLE_PARTS
-            with explained("create", folder):
-                folder.mkdir(exist_ok=True)
-            part = msgspec.json.encode(_Part(record.case_key, list(samples)))
-            write_atomically(folder / f"{self._parts:04d}.json", part)
-            self._parts += 1
-        append_line(self.run_dir / RECORDS, line)
+        with self._lock:  # cases on several devices end at the same time
+            if samples:
+                folder = self.run_dir / SAMPLE_PARTS
+                with explained("create", folder):
+                    folder.mkdir(exist_ok=True)
+                part = msgspec.json.encode(_Part(record.case_key, list(samples)))
+                write_atomically(folder / f"{self._parts:04d}.json", part)
+                self._parts += 1
+            append_line(self.run_dir / RECORDS, line)
         return stored
 
     def write_text(self, name: str, text: str) -> Path:

@@ -78,7 +78,7 @@ def run_job(job: Job, outcome_path: Path, phase_fd: int | None) -> None:
     interrupts = _Interrupts()
     dump_stacks_on_signal()
     phases = Phases(outcome_path, phase_fd)
-    device = devices.device(job.case.device)
+    device = devices.device(job.case.device, job.case.device_index)
     outcome = _outcome(job, device, phases, interrupts)
     write_outcome(outcome, outcome_path)
 

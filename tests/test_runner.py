@@ -127,6 +127,20 @@ def test_each_case_is_on_disk_before_the_next_begins(tmp_path: Path) -> None:
     assert watcher.lines == [0, 1, 2]
 
 
+def test_groups_are_spread_over_devices_and_stay_on_one(tmp_path: Path) -> None:
+    """Never two cases on one device at a time; a group's cases all on the same one."""
+    names = ["a", "b", "c", "d"]
+    cases = [case(name, mode) for name in names for mode in ("eager", "inductor")]
+    result = run(plan(*cases, device_ids=[2, 5]), tmp_path)
+    assert [record.case_key for record in result.records] == [one.key for one in cases]
+    used: dict[str, set[int]] = {}
+    for record in result.records:
+        used.setdefault(record.case.group, set()).add(record.case.device_index)
+    assert all(len(devices) == 1 for devices in used.values())
+    assert set.union(*used.values()) == {2, 5}
+    assert len(load_run(result.run_dir).records) == len(cases)
+
+
 def test_names_of_cases_are_never_paths(tmp_path: Path) -> None:
     """Case 64: slashes, dots, very long and Chinese names."""
     names = ["hf/llama-2-7b", "..", "/tmp/x", "模" * 120, "end ", "a:b", "x" * 400]
