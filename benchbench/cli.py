@@ -38,6 +38,7 @@ EXIT_INTERRUPTED = 130
 
 VERBS: dict[str, tuple[str, str]] = {
     "run": ("benchbench.cli:run", "measure and compare (the verb when none is given)"),
+    "rehearse": ("benchbench.rehearse:main", "the whole run on a simulated NPU: what would fail"),
     "list": ("benchbench.cli:list_names", "what can be selected: models, modes, devices, ..."),
     "doctor": (
         "benchbench.doctor:main",
