@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from benchbench import npu_errors
+
 MAX_REASON = 300
 
 
@@ -61,4 +63,7 @@ def error_reason(error: BaseException) -> tuple[str, str, str | None]:
         return kind, text, "the op's Meta function promises another shape, stride or dtype"
     if "ge_converter" in str(inner) or "AscendIR" in str(inner):
         return kind, text, "the op needs a converter: python -m benchbench coverage"
+    npu = npu_errors.explain(str(inner)) if isinstance(inner, RuntimeError) else None
+    if npu is not None:
+        return kind, one_line(npu[0]), npu[1]
     return kind, text, None
