@@ -48,6 +48,8 @@ class Judge:
         how, detail, found, notes = self._how(name, target, seen)
         if name in self._missing_metas:
             found = [reasons.missing_meta(name, self._missing_metas[name]), *found]
+        if found and _has_no_npu_kernel(target):
+            notes = [*notes, "it has no kernel for NPUs either, so eager cannot run it there"]
         if found and has_converter_on_packet(target):
             found.append(reasons.on_packet(name))
         if found and how != "none":
@@ -136,9 +138,7 @@ class Judge:
         found = reasons.auto_reasons(signature_of(target), definition, self.known_ir())
         return found or [reasons.failed(name, f"{first.kind}: {first.text}")]
 
-    def _generated(
-        self, name: str, target: Any
-    ) -> tuple[How, str | None, list[Reason], list[str]]:
+    def _generated(self, name: str, target: Any) -> tuple[How, str | None, list[Reason], list[str]]:
         ir = reasons.ir_name(name)
         definition = registered_ir(ir)
         found = reasons.auto_reasons(signature_of(target), definition) if definition else []
@@ -164,8 +164,7 @@ class Judge:
 
 def _forms(seen: Seen) -> list[Form]:
     return [
-        Form(inputs=list(form), calls=calls)
-        for form, calls in seen.forms.most_common(_MOST_FORMS)
+        Form(inputs=list(form), calls=calls) for form, calls in seen.forms.most_common(_MOST_FORMS)
     ]
 
 
@@ -215,6 +214,17 @@ def _callback_needs(target: Any) -> str:
     from torchair._ge_concrete_graph import custom_op_codegen_common as common
 
     return _CALLBACK_NEEDS.get(str(common.determine_callback_path(target)), _CALLBACK_NEEDS["cpp"])
+
+
+def _has_no_npu_kernel(target: Any) -> bool:
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    if target.namespace in reasons.BUILTIN_NAMESPACES:
+        return False
+    name = f"{target.namespace}::{str(target).partition('.')[2].removesuffix('.default')}"
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    keys = ("PrivateUse1", "CompositeExplicitAutograd", "CompositeImplicitAutograd")
+    return not any(has(name, key) for key in keys)
 
 
 def _is_decomposable(target: Any) -> bool:

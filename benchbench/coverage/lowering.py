@@ -7,6 +7,7 @@ so that one lowering finds all of them. Worker only: imports torch and torchair.
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 import inspect
 import time
@@ -108,7 +109,7 @@ class Lowering:
         ):
             yield
 
-    # ---- in torchair's place ---------------------------------------------------------------------
+    # ---- in torchair's place -----------------------------------------------------------
 
     def _compile(self, original: Callable[..., Any], compiler: Any, gm: Any, *args: Any) -> Any:
         self._current = Graph(name="", begun=time.perf_counter())
@@ -213,14 +214,19 @@ def _number(value: Any) -> Any:
 
 @contextmanager
 def collected(found: list[Any]) -> Iterator[None]:
-    """Let torchair hand over the graphs that it gets, without lowering them."""
+    """Let torchair hand over the graphs that it would lower, after its own passes over them."""
+    from torch.utils._mode_utils import no_dispatch
     from torchair import npu_fx_compiler
 
-    def collect(original: Callable[..., Any], compiler: Any, gm: Any, *args: Any) -> Any:
-        found.append(gm)
+    def collect(
+        original: Callable[..., Any], compiler: Any, gm: Any, inputs: Any, observer: Any
+    ) -> Any:
+        with no_dispatch():
+            copied = copy.deepcopy(gm)
+        found.append(npu_fx_compiler._optimize_fx(copied, compiler.config, observer))
         return Nothing(gm)
 
-    with _patched(npu_fx_compiler._NpuFxCompiler, "_get_compiled_gm", collect):
+    with _patched(npu_fx_compiler._NpuFxCompiler, "_gen_compiled_gm", collect):
         yield
 
 
@@ -242,7 +248,7 @@ def _patched(owner: Any, name: str, replacement: Callable[..., Any]) -> Iterator
         setattr(owner, name, original)
 
 
-# ---- placeholders ----------------------------------------------------------------------------------
+# ---- placeholders -----------------------------------------------------------
 
 
 def _placeholder(name: str, args: Any, kwargs: Any, meta_outputs: Any) -> Any:
@@ -283,7 +289,7 @@ def _ge_tensors(value: Any, tensor_class: type) -> list[Any]:
     return [tensor for item in items for tensor in _ge_tensors(item, tensor_class)]
 
 
-# ---- what an op is called with -------------------------------------------------------------------
+# ---- what an op is called with -----------------------------------------------------------
 
 
 def op_name(target: Any) -> str:
@@ -325,7 +331,7 @@ def _has_converter(target: Any) -> bool:
     return fx2ge._get_converter(target) is not None
 
 
-# ---- why a conversion failed -----------------------------------------------------------------------
+# ---- why a conversion failed -----------------------------------------------------------
 
 
 def trouble(error: BaseException, target: Any) -> Trouble:

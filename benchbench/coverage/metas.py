@@ -13,6 +13,12 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 _FOUND = "its CPU kernel was run once on zeros to find the shapes"
 _GUESSED = "its outputs are taken to be like its first tensor"
+_TRACEABLE = (
+    "Meta",
+    "CompositeImplicitAutograd",
+    "CompositeExplicitAutograd",
+    "CompositeExplicitAutogradNonFunctional",
+)
 # What a user's kernel may say to the zeros that it is given.
 _KERNEL_ERRORS = (
     ArithmeticError,
@@ -52,7 +58,7 @@ class StandIns:
         if definition is not None:  # made by torch.library.custom_op
             definition._abstract_fn = fake
             return
-        library = torch.library.Library(op.namespace, "FRAGMENT")
+        library = torch.library.Library(op.namespace, "FRAGMENT")  # type: ignore[no-untyped-call]
         self._library.append(library)
         torch.library.register_fake(op.name(), fake, lib=library)
 
@@ -102,8 +108,9 @@ def _lacks_meta(op: Any) -> bool:
     entry = simple_registry.singleton.find(op._schema.name)
     if entry.fake_impl.kernel is not None:
         return False
-    computed = torch._C._dispatch_has_computed_kernel_for_dispatch_key
-    return not (computed(op.name(), "Meta") or computed(op.name(), "CompositeImplicitAutograd"))
+    # Not whether a call could be dispatched: torch_npu's fallback would take that for a kernel.
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return not any(has(op.name(), key) for key in _TRACEABLE)
 
 
 def _overload(name: str) -> Any:

@@ -11,6 +11,7 @@ import importlib.metadata
 import resource
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,14 +26,11 @@ from benchbench.calls import grad_mode
 from benchbench.correctness.recorder import seed_everything
 from benchbench.coverage.found import Coverage, Lowered, Op
 from benchbench.coverage.judge import Judge
-from benchbench.coverage.lowering import (
-    CONVERTER_ERRORS,
-    PLACEHOLDER,
-    Lowering,
-    collected,
-)
+from benchbench.coverage.lowering import CONVERTER_ERRORS, PLACEHOLDER, Lowering, collected
 from benchbench.coverage.metas import StandIns, registered_ops
+from benchbench.coverage.skeleton import Argument, Schema
 from benchbench.devices.npu import Npu
+from benchbench.errors import LoadError
 from benchbench.evidence import Watch
 from benchbench.findings import Findings
 from benchbench.models import Workload
@@ -42,12 +40,17 @@ from benchbench.records import Job
 
 # Python callables between ops, which torchair folds or hands on by itself.
 _PLUMBING = frozenset({"operator.getitem"})
+_MAX_TRACES = 5
 _VERSIONS = ("torch", "torch_npu", "transformers")
 
 
 def run(job: Job, findings: Findings) -> None:
     """Do the job; the result is ``findings.report``."""
-    _Work(job, findings).run()
+    work = _Work(job, findings)
+    if "skeleton" in job.ask:
+        work.describe(job.ask["skeleton"])
+    else:
+        work.run()
 
 
 class _Work:
@@ -85,7 +88,20 @@ class _Work:
                 self.lower()
         self.findings.report = msgspec.to_builtins(self.result())
 
-    # ---- surroundings -----------------------------------------------------------------------------
+    def describe(self, name: str) -> None:
+        """Report the schema of an op."""
+        with self.phases.enter("load"):
+            self.set_up()
+            for plugin in self.job.plugins:
+                loading.import_plugin(plugin)
+            if self.job.ask.get("model"):
+                loading.resolve(self.case.model_target.path)
+            op = converters.overload(name)
+            if op is None:
+                raise LoadError(f"this torch has no op {name}")
+            self.findings.report = msgspec.to_builtins(_schema(op))
+
+    # ---- surroundings -----------------------------------------------------------
 
     def set_up(self) -> torch.device:
         """Prepare the process for its route; return where the model goes."""
@@ -134,7 +150,7 @@ class _Work:
         yield
         self.breaks = [graph_break(reason) for reason in break_reasons()[begun:]]
 
-    # ---- tracing and lowering -----------------------------------------------------------------------
+    # ---- tracing and lowering -----------------------------------------------------------
 
     def trace(self) -> None:
         """Find out which ops torchair would get, and register what these need."""
@@ -142,18 +158,25 @@ class _Work:
         self.decompositions: dict[Any, Callable[..., Any]] = {}
         self.registered: list[converters.Registered] = []
         self.error: str | None = None
-        with collected(self.traced):
-            self.call(complete=True)
-        if self.error is not None and not self.traced:
-            return
         chosen = converters.selection(self.case.converters)
-        files = converters.available(chosen.path)
-        counts: dict[str, int] = {}
-        for gm in self.traced:
-            for name, calls in converters.ops_of(gm.graph).items():
-                counts[name] = counts.get(name, 0) + calls
-        wanted = converters.needed(counts, converters.status, files, chosen.use)
-        self.registered, self.decompositions = converters.register(wanted)
+        files = converters.available(chosen.path) if chosen.use != "off" else []
+        for _ in range(_MAX_TRACES):
+            graphs: list[Any] = []
+            with collected(graphs):
+                self.call(complete=True)
+            self.traced += graphs
+            counts = _counted(graphs)
+            done = {item.op for item in self.registered}
+            wanted = [
+                (op, file)
+                for op, file in converters.needed(counts, converters.status, files, chosen.use)
+                if op not in done
+            ]
+            registered, decompositions = converters.register(wanted)
+            self.registered += registered
+            self.decompositions |= decompositions
+            if not decompositions:  # they bring other ops into the graph
+                return
 
     def lower(self) -> None:
         """Lower the model with what was registered."""
@@ -202,7 +225,7 @@ class _Work:
             backend=backend,
         )
 
-    # ---- what came of it ------------------------------------------------------------------------------
+    # ---- what came of it -----------------------------------------------------------
 
     def result(self) -> Coverage:
         """Return all that was found out."""
@@ -278,11 +301,32 @@ class _Work:
         return files
 
 
+def _schema(op: Any) -> Schema:
+    arguments = [
+        Argument(
+            name=argument.name,
+            type=str(argument.type),
+            default=repr(argument.default_value) if argument.has_default_value() else None,
+            keyword_only=argument.kwarg_only,
+            written=bool(argument.alias_info and argument.alias_info.is_write),
+        )
+        for argument in op._schema.arguments
+    ]
+    return Schema(
+        op=str(op), text=str(op._schema), arguments=arguments, outputs=len(op._schema.returns)
+    )
+
+
+def _counted(graphs: list[Any]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for gm in graphs:
+        counts.update(converters.ops_of(gm.graph))
+    return dict(counts)
+
+
 def _versions() -> dict[str, str]:
     found = {}
     for name in _VERSIONS:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found
-
-
