@@ -40,6 +40,14 @@ VERBS: dict[str, tuple[str, str]] = {
     "run": ("benchbench.cli:run", "measure and compare (the verb when none is given)"),
     "rehearse": ("benchbench.rehearse:main", "the whole run on a simulated NPU: what would fail"),
     "list": ("benchbench.cli:list_names", "what can be selected: models, modes, devices, ..."),
+    "coverage": (
+        "benchbench.coverage.command:main",
+        "which ops of a model enter the Ascend graph, and why the others do not",
+    ),
+    "diagnose": (
+        "benchbench.diagnose.command:main",
+        "whose fault it is that a model fails or differs in a mode",
+    ),
     "doctor": (
         "benchbench.doctor:main",
         "what is installed, and which devices and modes can run here",
