@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -174,5 +175,6 @@ def test_an_old_torch_npu_is_said_to_run_reduce_overhead(newer, tmp_path, monkey
     (dynamo.parent / "__init__.py").touch()
     (dynamo / "__init__.py").write_text("NPUGRAPH_EX_BACKEND = 'npugraph_ex'" if newer else "")
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "torch_npu", raising=False)
     expected = npu_compat.NPUGRAPH_EX if newer else npu_compat.LEGACY_BACKEND
     assert NpugraphEx("npugraph_ex").backend("npu") == expected
