@@ -17,6 +17,7 @@ never replace a converter that works.
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.metadata
 import importlib.util
 import sys
@@ -386,11 +387,10 @@ def _import(file: ConverterFile) -> ModuleType:
         raise ConfigError(f"{file.path}: cannot be imported")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    try:
+    with contextlib.ExitStack() as undo:  # a file that fails is no module
+        undo.callback(sys.modules.pop, name)
         spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
+        undo.pop_all()
     return module
 
 
