@@ -16,7 +16,7 @@ _NO_ACLOP = "Cannot run aclop operators during NPU graph capture"
 _PREFIXES = ("[npusim] ",)
 
 _STREAMS = (
-    "fewer or smaller captured graphs; HDK 25.5.1 with CANN 8.5.0 and newer have more streams"
+    "fewer or smaller captured graphs; HDK 25.5.1 with CANN 8.5.0 and later have more streams"
 )
 _BLOCKING = "settings.environment.ASCEND_LAUNCH_BLOCKING=1 makes the op itself raise"
 _LOST = "npu-smi info tells whether the device is still there; cases after this one may fail too"

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Interpreter
 
-from benchbench.npusim.kernels import host_view, is_npu, memory_at
+from benchbench.npusim.kernels import DONE, Telling, host_view, is_npu, memory_at
 from benchbench.npusim.reference import REFERENCES
 
 _MAX_RANK = 16
@@ -86,14 +86,9 @@ class GraphEngine:
     # ---- one run -----------------------------------------------------------------------------
 
     def _run_guarded(self, name: bytes, count: int, addresses: Any) -> int:
-        try:
-            with torch.no_grad():
-                self._run(self._graphs[name.decode()], [addresses[i] for i in range(count)])
-        except Exception as error:  # noqa: BLE001 - no exception may pass through C
-            text = f"[npusim] graph {name.decode()} failed: {type(error).__name__}: {error}"
-            self._device.npusim_set_error(text.encode())
-            return 1
-        return 0
+        with Telling(self._device, f"graph {name.decode()} failed"), torch.no_grad():
+            self._run(self._graphs[name.decode()], [addresses[i] for i in range(count)])
+        return DONE
 
     def _run(self, graph: Any, addresses: Sequence[int | None]) -> None:
         from torchair.ge._ge_graph import torch_type_to_ge_type

@@ -33,7 +33,9 @@ _KEEP = re.compile(
     r"|zero_|(new_)?(ones|zeros)(_like)?"
 )
 _KEEP_OVERLOADS = {"fill_.Scalar"}
-_ERROR_MODEL_EXECUTE = 507011
+# What a function that C calls returns when it is through. An exception ends in a traceback on
+# stderr and 0, which C takes for a failure.
+DONE = 1
 
 _ReplayHook = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_long)
 _ForgetHook = ctypes.CFUNCTYPE(None, ctypes.c_long)
@@ -62,6 +64,23 @@ def memory_at(address: int, size: int) -> torch.Tensor:
 def is_npu(value: object) -> bool:
     """Say whether a value is a tensor on the simulated device."""
     return isinstance(value, torch.Tensor) and value.device.type == "npu"
+
+
+class Telling:
+    """Hands the text of an exception over to the device, as its error message; lets it pass."""
+
+    def __init__(self, device: ctypes.CDLL, what: str) -> None:
+        self._device = device
+        self._what = what
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Tell of an error, if there is one."""
+        if error is not None:
+            text = f"[npusim] {self._what}: {type(error).__name__}: {error}"
+            self._device.npusim_set_error(text.encode("utf-8", "replace"))
 
 
 class Kernels:
@@ -142,13 +161,9 @@ class Kernels:
         return int(self._npu.current_stream().npu_stream)
 
     def _replay(self, number: int) -> int:
-        try:
-            with torch.no_grad():
-                self._recorded[number]()
-        except Exception as error:  # noqa: BLE001 - no exception may pass through C
-            self._device.npusim_set_error(f"[npusim] kernel failed in a replay: {error}".encode())
-            return _ERROR_MODEL_EXECUTE
-        return 0
+        with Telling(self._device, "kernel failed in a replay"), torch.no_grad():
+            self._recorded[number]()
+        return DONE
 
     def _forget(self, number: int) -> None:
         self._recorded.pop(number, None)

@@ -17,4 +17,6 @@ def probe_command(name: str, out: Path, config: dict[str, Any]) -> list[str]:
 
 def probe_environment() -> dict[str, str]:
     """Return the environment of a probe: one thread, as all tests."""
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    # The tests' own process keeps torch_npu out; here it is what is wanted.
+    inherited = {k: v for k, v in os.environ.items() if k != "TORCH_DEVICE_BACKEND_AUTOLOAD"}
+    return {**inherited, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}

@@ -344,8 +344,24 @@ def faults(sim: npusim.Simulator) -> Result:
         for _ in range(3):
             torch.ones(2, device="npu").add_(1)
 
+    def replay_beyond_the_table() -> None:
+        table, index = torch.randn(3, 2).to("npu"), torch.tensor([0, 1]).to("npu")
+        captured = torch.npu.NPUGraph()
+        with torch.no_grad(), torch.npu.graph(captured):
+            torch.nn.functional.embedding(index, table)
+        index.fill_(7)
+        captured.replay()
+
+    class Unknown(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.ops.npu.npu_mish(x)
+
     ge, aclgraph = "max-autotune", "npugraph_ex"
-    result = {"reject": error_of(lambda: graph(ge, torch.nn.Softmax(-1)))}
+    result = {
+        "reject": error_of(lambda: graph(ge, torch.nn.Softmax(-1))),
+        "no reference": error_of(lambda: graph(ge, Unknown())),
+        "in a replay": error_of(replay_beyond_the_table),
+    }
     cases: list[tuple[str, Callable[[], object]]] = [
         ("ge-compile", lambda: graph(ge, mlp())),
         ("ge-run", lambda: graph(ge, mlp())),

@@ -105,6 +105,8 @@ def test_max_autotune_runs_through_the_real_executor(probe: Probe) -> None:
 def test_faults_reach_python(probe: Probe) -> None:
     found = probe("faults", reject=["SoftmaxV2"])
     assert "EZ3003" in found["reject"]
+    assert "the simulated NPU has no kernel for aclop:Mish" in found["no reference"]
+    assert "kernel failed in a replay: IndexError" in found["in a replay"]
     assert "E89999" in found["ge-compile"]
     assert "507011" in found["ge-run"]
     assert "107025" in found["capture@2"]
@@ -116,7 +118,7 @@ def test_faults_reach_python(probe: Probe) -> None:
     assert [name for name, error in after.items() if error] == ["after device-lost@2"]
 
 
-def test_hang_survives_sigterm_and_dies_by_sigkill(built: Path, tmp_path: Path) -> None:
+def test_hang_survives_sigterm_and_dies_by_sigkill(built: None, tmp_path: Path) -> None:
     """torchair and npugraph_ex take over SIGTERM, and the wait is in C: only SIGKILL ends it."""
     ready = tmp_path / "ready"
     config = {"faults": ["replay-hang"], "arguments": {"ready": str(ready)}}

@@ -14,7 +14,8 @@ int active_mode = kGlobal;
 thread_local int thread_mode = kGlobal;
 uint32_t next_graph_id = 1;
 
-// Python kernels: run the one with this number (0 or an error code); forget the one with it.
+// Python kernels: run the one with this number (0 is failure: what an exception leaves behind);
+// forget the one with it.
 using ReplayHook = int (*)(long);
 using ForgetHook = void (*)(long);
 ReplayHook replay_hook = nullptr;
@@ -136,7 +137,9 @@ NPUSIM_EXPORT int npusim_capturing(Handle stream) { return sim::stream_of(stream
 // Puts Python kernel `number` into the capture that runs on the stream.
 NPUSIM_EXPORT void npusim_record_kernel(Handle handle, long number) {
     Stream *stream = sim::stream_of(handle);
-    sim::Work work = [number] { return sim::replay_hook ? sim::replay_hook(number) : sim::kModelExecute; };
+    sim::Work work = [number]() -> int {
+        return sim::replay_hook && sim::replay_hook(number) ? sim::kOk : sim::kModelExecute;
+    };
     stream->capturing->tasks.push_back({std::move(work), number});
 }
 // Accounts for a Python kernel that has just run on the stream.

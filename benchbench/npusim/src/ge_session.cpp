@@ -8,7 +8,7 @@
 
 namespace sim {
 
-// Runs the graph of this name; returns 0 when the outputs are filled.
+// Runs the graph of this name; returns 0 on failure, which is what a Python exception leaves behind.
 using RunHook = int (*)(const char *graph, int inputs, void **input_data);
 static RunHook run_hook = nullptr;
 
@@ -54,7 +54,7 @@ static ge::Status run(uint32_t id, Stream *stream, const std::vector<ge::Tensor>
     if (run_hook) {
         std::vector<void *> data;
         for (const ge::Tensor &input : inputs) data.push_back(const_cast<uint8_t *>(input.GetData()));
-        if (run_hook(graph->name.c_str(), static_cast<int>(data.size()), data.data())) return kGeFailed;
+        if (!run_hook(graph->name.c_str(), static_cast<int>(data.size()), data.data())) return kGeFailed;
     }
     occupy(stream, config.task_us * graph->types.size());
     for (size_t i = 0; i < outputs.size() && i < graph->outputs.size(); i++) {
