@@ -151,16 +151,41 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--deep", action="store_true", help="import torch in another process, too")
     parser.add_argument(
+        "--noise",
+        action="store_true",
+        help="measure how noisy this host is, for about two minutes, and keep it",
+    )
+    parser.add_argument(
         "--results-dir",
         type=Path,
         default=Path(os.environ.get("BENCHBENCH_RESULTS", "results")),
         help="the folder that results would go to",
     )
     options = parser.parse_args(list(words))
+    if options.noise:
+        return measure_noise(as_json=options.json)
     report = examine(options.results_dir, deep=options.deep)
     sys.stdout.write(to_json(report) if options.json else render(report))
     sys.stdout.flush()
     return report.exit_code
+
+
+def measure_noise(*, as_json: bool) -> int:
+    """Measure and keep the noise of this host, print it, and return the exit code."""
+    from benchbench import device_lock, noise
+
+    def say(text: str) -> None:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+    with device_lock.held("cpu", "doctor --noise", say=say, stopped=lambda: False):
+        found = noise.measure(say=say)
+    kept = noise.keep(found)
+    if as_json:
+        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+    else:
+        sys.stdout.write("\n".join([*found.lines(), f"  kept in {kept}"]) + "\n")
+    return 0
 
 
 def examine(results_dir: Path, *, deep: bool = False) -> Report:

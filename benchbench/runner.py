@@ -6,6 +6,7 @@ Torch is never imported here, and while a worker measures the parent sleeps.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import queue
 import shutil
@@ -17,9 +18,10 @@ from typing import Any
 
 import msgspec
 
-from benchbench import device_lock
+from benchbench import device_lock, noise
 from benchbench.assemble import (
     Warm,
+    compiles,
     exit_code,
     is_simulated,
     measured,
@@ -68,6 +70,8 @@ def run_plan(
     :class:`StoreError` when results cannot be written; what was stored before is intact then.
     """
     earlier = Earlier.load(results_dir, resume)
+    compiling = any(compiles(case) for case in plan.cases if case.key not in plan.skipped)
+    make_launcher = functools.partial(make_launcher, compiles=compiling)
     with contextlib.ExitStack() as stack:
         if stop is None:
             stop = stack.enter_context(Interrupts())
@@ -239,6 +243,9 @@ class _Loop:
         if baseline is None or not (comparable(record) and comparable(baseline)):
             return record, []
         paired, turns = self._comparisons.compare(baseline.case, record, cache)
+        usual = noise.load()
+        if paired is not None and usual is not None and record.case.device == "cpu":
+            paired = msgspec.structs.replace(paired, usual_sd=usual.duet_sd)
         return msgspec.structs.replace(record, paired=paired), turns
 
     def _reference(self, case: Case) -> _Reference:
