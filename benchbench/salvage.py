@@ -46,6 +46,7 @@ _MISSING = re.compile(r"Object missing required field `(\w+)`")
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])")
 _MOST_REPAIRS = 50
 _UNREADABLE = object()
+_RECORD = msgspec.json.Decoder(Record)
 
 
 class Salvaged(NamedTuple):
@@ -57,6 +58,8 @@ class Salvaged(NamedTuple):
 
 def read_line(line: bytes, *, upgrades: Mapping[int, Upgrade] = UPGRADES) -> Salvaged:
     """Return everything that can be read of one line without its newline."""
+    if (whole := _sound(line)) is not None:
+        return Salvaged([whole], [])
     damage: list[str] = []
     text = line.strip(b"\r\n\t \0")
     if b"\0" in line:
@@ -89,6 +92,20 @@ def to_record(
                 break
     damage.append("not readable as a record")
     return None
+
+
+def _sound(line: bytes) -> Record | None:
+    """Return the record of a line that has nothing to be named, which is nearly every line.
+
+    Reading straight into the type is several times as quick; a store has a million lines.
+    """
+    if b"null" in line or b"\0" in line:
+        return None
+    try:
+        record = _RECORD.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return record if record.schema_version == SCHEMA_VERSION else None
 
 
 def _parts(text: bytes) -> Iterator[bytes]:
