@@ -22,10 +22,11 @@ from typing import Any
 
 import msgspec
 
-from benchbench import __version__, compare
+from benchbench import __version__, changes, compare
 from benchbench import format as text
 from benchbench.caveats import Caveat
 from benchbench.errors import StoreError
+from benchbench.history import Point, metric, point_of, series_of
 from benchbench.records import PHASES, Json, Record
 from benchbench.report import details
 from benchbench.store import Run, list_runs, load_run
@@ -34,6 +35,8 @@ from benchbench.verdicts import MARGIN, Verdict
 FORMAT = 1
 MOST_ROWS = 60_000
 DETAIL_BYTES = 3_500_000
+MOST_POINTS = 5_000
+"""Rows whose series are searched for change points: the newest; the search takes time."""
 MISSING = "missing"
 STATUSES: tuple[str, ...] = (*compare.STATUSES, MISSING)
 VERDICTS: tuple[str, ...] = tuple(verdict.value for verdict in Verdict)
@@ -121,6 +124,7 @@ class Collector:
         self._old: dict[tuple[int, str], _Old] = {}
         self._counts = dict.fromkeys(STATUSES, 0)
         self._coverage: list[Json] = []
+        self._history: list[Point] = []
 
     @property
     def wants_samples(self) -> bool:
@@ -134,6 +138,7 @@ class Collector:
     def add(self, run: Run) -> None:
         """Take in one run."""
         number = len(self._runs)
+        self._points(run.records)
         recorded = {record.case_key for record in run.records}
         records: Sequence[Record] = run.records
         if run.plan is not None:
@@ -151,13 +156,22 @@ class Collector:
         for row in compare.rows(records, baseline) if whole else ():
             status = row.status if row.record.case_key in recorded else MISSING
             self._row(number, row, status, run)
-        coverage, damage = details.coverage(run.path, run.run_id)
-        self._coverage += coverage
-        run.damage.extend(damage)
         self._runs.append(_run_entry(run, started, baseline, len(run.records), len(recorded)))
 
+    def add_coverage(self, run_dir: Path) -> None:
+        """Take in the converter coverage in a folder of results, where there is one."""
+        found, damage = details.coverage(run_dir, run_dir.name)
+        self._coverage += found
+        if damage:
+            self.unreadable(run_dir.name, damage[0])
+
+    def _points(self, records: Iterable[Record]) -> None:
+        """Keep what the newest rows say for the change points of their series."""
+        if len(self._history) < MOST_POINTS:
+            self._history += [point_of(record) for record in records]
+
     def _row(self, number: int, row: compare.Row, status: str, run: Run) -> None:
-        record, case = row.record, row.record.case
+        record = row.record
         values = {
             "run": number,
             "case": self._case(record),
@@ -255,7 +269,30 @@ class Collector:
                 _old_entry(index, month, old, last) for (index, month), old in self._old.items()
             ],
             "coverage": self._coverage,
+            "changes": self._changes(),
         }
+
+    def _changes(self) -> list[Json]:
+        """Return the change points of latency: case key, runs, change, worse, cause."""
+        points = sorted(self._history, key=lambda point: (point.run_id, point.case_key))
+        found = []
+        for series in series_of(points, metric("latency")):
+            # A series without a value (a mode that never ran) has no levels to look for.
+            for change in changes.change_points(series) if series.values else ():
+                entry = {
+                    "k": series.case_key,
+                    "run": change.run_id,
+                    "was": change.previous_run_id,
+                    "c": change.change,
+                    "lo": change.low,
+                    "hi": change.high,
+                    "before": _micro(change.before),
+                    "after": _micro(change.after),
+                    "worse": change.worse,
+                    "cause": change.cause.text,
+                }
+                found.append({name: value for name, value in entry.items() if value is not None})
+        return found
 
 
 def collect(
@@ -285,6 +322,9 @@ def collect(
             collector.unreadable(path.name, str(error))
             continue
         collector.add(run)
+    if not names and results_dir.is_dir():
+        for path in sorted(results_dir.glob(f"*/{details.COVERAGE}")):
+            collector.add_coverage(path.parent)
     return collector.result(label=results_dir.resolve().name or str(results_dir))
 
 
@@ -370,8 +410,9 @@ def _figures(row: compare.Row) -> dict[str, float | int]:
         found.update(gr=graph.graphs, br=len(graph.breaks), rc=len(graph.recompiles))
     if row.speedup is not None:
         found["sp"] = _short(row.speedup)
-        found["slo"] = _short(getattr(row, "ci_low", None))
-        found["shi"] = _short(getattr(row, "ci_high", None))
+        if row.decision is not None:
+            found["slo"] = _short(row.decision.ci_low)
+            found["shi"] = _short(row.decision.ci_high)
     found["be"] = _break_even(row.break_even)
     return found
 
@@ -448,9 +489,7 @@ def _run_entry(
 
 def _old_entry(case: int, month: str, old: _Old, last: int) -> list[Json]:
     """Return case, month, first run, last run, status counts, median, smallest and largest."""
-    figures = [
-        _micro(f(old.medians)) if old.medians else -1 for f in (median, min, max)
-    ]
+    figures = [_micro(f(old.medians)) if old.medians else -1 for f in (median, min, max)]
     return [case, month, last - old.first, last - old.last, old.counts, *figures]
 
 
