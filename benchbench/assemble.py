@@ -186,6 +186,14 @@ def _is_diagnosis(case: Case) -> bool:
     return loading.build_mode(case.mode_target).diagnosis() is not None
 
 
+def compiles(case: Case) -> bool:
+    """Say whether the case's mode compiles, or may do so as far as the parent can tell."""
+    from benchbench import loading
+
+    target = case.mode_target
+    return not target.path.startswith("benchbench.") or loading.build_mode(target).compiles
+
+
 def _environment(partial: Measurement, end: JobEnd, facts: dict[str, Any]) -> dict[str, Any]:
     left = partial.environment or (end.outcome.environment if end.outcome else {}) or facts
     return {**left, "start": end.started}

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
-import torch._dynamo
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchbench.reasons import break_reason
 from benchbench.records import GraphBreak
 
 if TYPE_CHECKING:
+    import torch._dynamo
+
     from benchbench.models import Inputs
 
 

@@ -35,9 +35,7 @@ ENTRY_POINTS = "benchbench.converters"
 
 Kind = Literal["converter", "decomposition"]
 Origin = Literal["ours", "user", "package"]
-Status = Literal[
-    "builtin", "partial", "stub", "none", "auto", "ours", "decomposition", "callback"
-]
+Status = Literal["builtin", "partial", "stub", "none", "auto", "ours", "decomposition", "callback"]
 
 KINDS: tuple[Kind, ...] = ("converter", "decomposition")
 GAPS: frozenset[str] = frozenset({"stub", "none", "callback", "partial"})

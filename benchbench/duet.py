@@ -14,7 +14,7 @@ import math
 import statistics
 from array import array
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -23,6 +23,8 @@ from benchbench.calls import grad_mode, quiet_collector
 from benchbench.caveats import Caveat
 from benchbench.failures import CaseError
 from benchbench.records import ComparisonPolicy, Job, PairedProcess, Samples
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from benchbench.devices import Device
@@ -72,20 +74,19 @@ class Arm:
         )
 
 
-def alternate(baseline: Arm, candidate: Arm, policy: ComparisonPolicy) -> int:
+def alternate(first: Arm, second: Arm, policy: ComparisonPolicy) -> int:
     """Let both arms take turns, A B B A, and return the number of whole rounds.
 
     Stops after ``policy.rounds`` rounds, or before when ``policy.process_max_time_s`` is over.
     """
-    for arm in (baseline, candidate):
+    for arm in (first, second):
         arm.prepare(policy.turn_s)
-    clock = baseline.loop.clock
+    clock = first.loop.clock
     until = clock() + int(policy.process_max_time_s * measure.NS)
     done = 0
     while done < policy.rounds:
-        first, second = (baseline, candidate) if done % 2 == 0 else (candidate, baseline)
-        first.turn()
-        second.turn()
+        for arm in (first, second) if done % 2 == 0 else (second, first):
+            arm.turn()
         done += 1
         if clock() >= until:
             break
@@ -121,7 +122,7 @@ class Duet:
         sides = [Side(job, self.device, self.findings) for job in jobs]
         # One watch: its counters are the process's, and starting a second one would clear them.
         sides[1].watch = sides[0].watch
-        for side in sides:
+        for side in self.in_turn(sides):
             with side.phases.enter("load"):
                 side.load()
             with side.phases.enter("inputs"), grad_mode(self.job.settings.grad_mode):
@@ -129,10 +130,18 @@ class Duet:
         with grad_mode(self.job.settings.grad_mode):
             with sides[0].phases.enter("converters"):
                 sides[0].watch.start()
-            for side in sides:
+            for side in self.in_turn(sides):
                 side.compile()
                 side.forget_check()
             self.compare([side.loop() for side in sides], sides[0].watch)
+
+    def in_turn(self, pair: list[T]) -> list[T]:
+        """Return baseline and candidate in the order of this process.
+
+        What is loaded and warmed up second is 0.3 % faster for that alone (measured with a model
+        against itself), so every other process begins with the candidate.
+        """
+        return pair if self.job.round % 2 == 0 else pair[::-1]
 
     def compare(self, loops: list[measure.Loop], watch: Watch) -> None:
         """Warm up and alternate; an event while alternating leaves the process without a ratio."""
@@ -145,14 +154,16 @@ class Duet:
             with phases.enter("warmup"):
                 clock = measure.self_check(loops[0].clock)
                 self.device.preheat()
-                arms = [
-                    self.warm(name, loop, clock, events)
-                    for name, loop in zip(("baseline", "candidate"), loops, strict=True)
-                ]
+                named = list(zip(("baseline", "candidate"), loops, strict=True))
+                warm = {
+                    name: self.warm(name, loop, clock, events) for name, loop in self.in_turn(named)
+                }
+                arms = [warm["baseline"], warm["candidate"]]
             with phases.enter("sample"):
                 gc.collect()
                 before, seen = interference.read(), events()
-                rounds = alternate(arms[0], arms[1], self.job.comparison)
+                first, second = self.in_turn(arms)
+                rounds = alternate(first, second, self.job.comparison)
                 happened = interference.between(before, interference.read())
         if events() != seen:
             raise CaseError(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import logging
 import re
+import sys
 import time
 import warnings
 from collections import Counter
@@ -23,7 +24,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-import torch._dynamo
 
 from benchbench.breaks import (
     break_reasons,
@@ -37,6 +37,8 @@ from benchbench.reasons import break_reason, error_reason, one_line, recompile_r
 from benchbench.records import GraphBreak, GraphEvidence
 
 if TYPE_CHECKING:
+    import torch._dynamo
+
     from benchbench.devices import Device
     from benchbench.models import Inputs
     from benchbench.modes import Mode
@@ -141,11 +143,25 @@ class Watch:
         self._ge_lines = 0
         self._break_reasons_before = 0
         self._undo: list[Callable[[], None]] = []
+        self._attached = False
 
     # ---- start and stop --------------------------------------------------------
 
-    def start(self) -> None:
-        """Begin to listen; call it before the mode prepares the module."""
+    def start(self, *, compiles: bool = True) -> None:
+        """Begin to listen; call it before the mode prepares the module.
+
+        A mode that does not compile spares itself torch's compiler, whose import takes as long as
+        torch's own; should the model bring it in, its events are heard from then on.
+        """
+        self._hook_warnings()
+        for name in _LIBRARIES:
+            self.listen(name)
+        if compiles or "torch._dynamo" in sys.modules:
+            self._attach()
+
+    def _attach(self) -> None:
+        """Listen to torch's compiler, which ``torch._dynamo`` imports if it is not there yet."""
+        self._attached = True
         self._counters().clear()
         clear = getattr(torch._dynamo.utils, "clear_compilation_metrics", None)
         if clear is not None:
@@ -153,9 +169,6 @@ class Watch:
         self._break_reasons_before = len(break_reasons())
         self._listen_to_compiles()
         self._hook_backend_call()
-        self._hook_warnings()
-        for name in _LIBRARIES:
-            self.listen(name)
 
     def stop(self) -> None:
         """Take everything back. Nothing needs it at the end of a process; tests do."""
@@ -423,6 +436,11 @@ class Watch:
 
     def _poll(self) -> None:
         """Notice captures that no callback tells of: npugraph_ex only counts them."""
+        if not self._attached:
+            if "torch._dynamo" not in sys.modules:
+                return
+            self._attach()
+            self._happened("compile", "the model's own, before it was watched")
         self._still_listening()
         counted = self._counters()["npugraph_ex"]
         if not counted and not self._npu_seen:

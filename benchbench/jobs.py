@@ -19,7 +19,6 @@ from typing import Any
 
 import msgspec
 import torch
-import torch._dynamo
 
 from benchbench import correctness, environment, evidence, forkserver, loading, measure
 from benchbench.calls import grad_mode, materialise, materialised, weights_bytes
@@ -118,7 +117,7 @@ class Side:
                 self.make_inputs()
             with self.phases.enter("converters"):
                 self.register_converters()
-                self.watch.start()
+                self.watch.start(compiles=self.mode.compiles)
                 self.findings.look = functools.partial(self.watch.collect, self.mode, self.device)
             self.compile()
             if self.job.kind == "warm_compile":
@@ -223,7 +222,7 @@ class Side:
         """Make the call that compiles; when it leaves the graph, name all that keeps it out."""
         try:
             return self.prepared(*inputs.args, **inputs.kwargs)
-        except torch._dynamo.exc.Unsupported as error:
+        except torch._dynamo.exc.Unsupported as error:  # imported here at the latest
             sentence = self.watch.explain(error, self.workload.module, inputs)
             self.findings.graph = self.watch.collect(self.mode, self.device)
             if sentence is None:

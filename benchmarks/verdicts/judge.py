@@ -18,7 +18,7 @@ import json
 import math
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,47 +50,63 @@ def load(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[
     return rule, duets, singles
 
 
-def usable(duets: Iterable[dict[str, Any]]) -> tuple[dict[tuple[str, int], list[float]], int, int]:
+Ratios = list[tuple[int, float]]
+"""(which side began, log ratio) of the processes of a pool."""
+
+
+def usable(duets: Iterable[dict[str, Any]]) -> tuple[dict[tuple[str, int], Ratios], int, int]:
     """Return log ratios of unflagged processes by workload and effect; flagged and all counted."""
-    found: dict[tuple[str, int], list[float]] = defaultdict(list)
+    found: dict[tuple[str, int], Ratios] = defaultdict(list)
     flagged = total = 0
     for one in duets:
         total += 1
         if one["paired"].get("flags"):
             flagged += 1
             continue
-        found[one["workload"], one["effect"]].append(one["paired"]["log_ratio"])
+        began = one["paired"]["round"] % 2
+        found[one["workload"], one["effect"]].append((began, one["paired"]["log_ratio"]))
     return found, flagged, total
 
 
-def draw(values: Sequence[float], rng: random.Random, *, mirrored: bool) -> list[float]:
-    """Return five processes; A/A comparisons are mirrored at random: which is A is a coin."""
-    chosen = rng.sample(list(values), PROCESSES)
-    sign = rng.choice((-1, 1)) if mirrored else 1
-    return [sign * value for value in chosen]
+def draw(values: Ratios, rng: random.Random) -> list[float]:
+    """Return five processes, begun by the baseline and by the candidate in turn as in a run."""
+    sides = [[value for began, value in values if began == side] for side in (0, 1)]
+    return [
+        *rng.sample(sides[0], (PROCESSES + 1) // 2),
+        *rng.sample(sides[1], PROCESSES // 2),
+    ]
 
 
-def ours_row(found: dict[tuple[str, int], list[float]]) -> dict[str, Any]:
+def disjoint(values: Ratios, rng: random.Random) -> Iterator[list[float]]:
+    """Yield groups of five that share no process, of the same make-up."""
+    sides = [[value for began, value in values if began == side] for side in (0, 1)]
+    for side in sides:
+        rng.shuffle(side)
+    more, fewer = (PROCESSES + 1) // 2, PROCESSES // 2
+    while len(sides[0]) >= more and len(sides[1]) >= fewer:
+        yield [sides[0].pop() for _ in range(more)] + [sides[1].pop() for _ in range(fewer)]
+
+
+def ours_row(found: dict[tuple[str, int], Ratios]) -> dict[str, Any]:
     """Return rates of our rule over draws and over disjoint groups."""
     rng = random.Random(1)
     rates: dict[str, Any] = {}
     for effect in (0, *EFFECTS):
         hits = total = covered = groups = group_hits = clear = 0
         for (_, this), values in found.items():
-            if this != effect or len(values) < PROCESSES:
+            if this != effect or len(values) < 2 * PROCESSES:
                 continue
             for _ in range(DRAWS):
-                chosen = draw(values, rng, mirrored=effect == 0)
+                chosen = draw(values, rng)
                 answer = ours(chosen)
                 decision = decide(chosen)
                 total += 1
                 hits += answer != "none" if effect == 0 else answer == "slower"
                 clear += decision.verdict in (Verdict.SAME, Verdict.FASTER, Verdict.SLOWER)
                 covered += bool((decision.ci_low or 0) <= 1 <= (decision.ci_high or 0))
-            shuffled = rng.sample(values, len(values))
-            for start in range(0, len(values) - PROCESSES + 1, PROCESSES):
+            for group in disjoint(values, rng):
                 groups += 1
-                answer = ours(shuffled[start : start + PROCESSES])
+                answer = ours(group)
                 group_hits += answer != "none" if effect == 0 else answer == "slower"
         rates[str(effect)] = {
             "rate": hits / total if total else math.nan,
@@ -144,7 +160,8 @@ def report(folder: Path) -> None:
     )
     for (name, effect), values in sorted(found.items()):
         if effect == 0:
-            spread = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+            ratios = [value for _, value in values]
+            spread = float(np.std(ratios, ddof=1)) if len(ratios) > 1 else math.nan
             print(f"- {name}: sd of the A/A log ratio between processes {spread:.2%}")
     rates = ours_row(found)
     print("\n| rule | false alarms | found +2 % | found +5 % | found +10 % |")

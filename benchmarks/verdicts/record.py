@@ -80,7 +80,7 @@ class Pool:
         self.launcher = launcher
         self.number = 0
 
-    def run(self, kind: Any, case: Case, partner: Case | None = None) -> Any:
+    def run(self, kind: Any, case: Case, partner: Case | None = None, turn: int = 0) -> Any:
         """Run one worker; return its measurement."""
         self.number += 1
         job = Job(
@@ -89,6 +89,7 @@ class Pool:
             partner=partner,
             policy=TimingPolicy(warm_compile=False),
             comparison=ComparisonPolicy(),
+            round=turn,
             limits=Limits(),
             settings=Settings(),
             accuracy=False,
@@ -169,7 +170,7 @@ def main() -> None:
             for name, effect, number in todo:
                 case = make_case(name, extras[name][effect], f"plus{effect}")
                 begin = time.monotonic()
-                found = pool.run("duet", case, partner=make_case(name, 0, "base"))
+                found = pool.run("duet", case, partner=make_case(name, 0, "base"), turn=number)
                 value = {
                     "workload": name,
                     "effect": effect,
