@@ -143,6 +143,7 @@ class Watch:
         self._ge_lines = 0
         self._break_reasons_before = 0
         self._undo: list[Callable[[], None]] = []
+        self._started = False
         self._attached = False
 
     # ---- start and stop --------------------------------------------------------
@@ -153,6 +154,7 @@ class Watch:
         A mode that does not compile spares itself torch's compiler, whose import takes as long as
         torch's own; should the model bring it in, its events are heard from then on.
         """
+        self._started = True
         self._hook_warnings()
         for name in _LIBRARIES:
             self.listen(name)
@@ -436,7 +438,7 @@ class Watch:
 
     def _poll(self) -> None:
         """Notice captures that no callback tells of: npugraph_ex only counts them."""
-        if not self._attached:
+        if self._started and not self._attached:
             if "torch._dynamo" not in sys.modules:
                 return
             self._attach()
