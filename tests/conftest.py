@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 if "torch_npu" not in sys.modules:
     sys.modules["torch_npu"] = None  # type: ignore[assignment]  # hidden from transformers
+
+
+@pytest.fixture(autouse=True)
+def _loggers_stay_on() -> Iterator[None]:
+    """Hydra's set-up silences the loggers that are there; other tests listen to torch's."""
+    level = logging.root.level
+    yield
+    logging.root.setLevel(level)
+    for logger in logging.root.manager.loggerDict.values():
+        if isinstance(logger, logging.Logger):
+            logger.disabled = False
 
 
 @pytest.fixture(autouse=True)
