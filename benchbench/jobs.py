@@ -28,8 +28,10 @@ from benchbench.devices import Device
 from benchbench.evidence import Watch
 from benchbench.failures import CaseError
 from benchbench.findings import Findings, exclusive_stages
+from benchbench.metas import meta_faults
 from benchbench.models import Inputs, Workload
 from benchbench.modes import Mode
+from benchbench.reasons import error_reason
 from benchbench.records import AccuracyResult, Job, Memory, Phase
 from benchbench.timing import Timer
 
@@ -229,6 +231,27 @@ class Side:
                 raise
             hint = f"mode.{self.mode.name}.fullgraph=false counts the breaks instead"
             raise CaseError("compile", "NotInGraph", sentence, hint) from error
+        except (AssertionError, RuntimeError) as error:
+            self.blame_metas(error, inputs)
+            raise
+
+    def blame_metas(self, error: BaseException, inputs: Inputs) -> None:
+        """Raise the failure of a first call that a wrong Meta function explains, if one does."""
+        if not self.mode.compiles or self.device.is_out_of_memory(error):
+            return
+        metas = meta_faults(self.workload.module, inputs)
+        if not metas.found:
+            return
+        self.findings.graph = self.watch.collect(self.mode, self.device)
+        if metas.missing:
+            hint = "register_fake gives an op its Meta function"
+            raise CaseError("compile", "NotInGraph", f"not in graph: {metas.sentence()}", hint)
+        raise CaseError(
+            "compile",
+            type(error).__name__,
+            f"first run of the graph: {metas.sentence()}; {error_reason(error)[1]}",
+            "correct the op's Meta function",
+        ) from error
 
     def note_cache(self, filled: bool) -> None:
         """Take over the compile stages and what the cache did."""
@@ -265,7 +288,12 @@ class Side:
             self.require_graph("check")
         if result.verdict == "fail":
             reason = result.reason or "outputs differ from eager's"
-            raise CaseError("check", "WrongOutput", reason, "no time is taken of wrong outputs")
+            raise CaseError("check", "WrongOutput", reason, self.suspects())
+
+    def suspects(self) -> str:
+        """Return the hint of wrong outputs: the ops whose Meta function is wrong, if there are."""
+        metas = meta_faults(self.workload.module, self.timed[0]) if self.mode.compiles else None
+        return (metas.sentence() if metas else "") or "no time is taken of wrong outputs"
 
     def forget_check(self) -> None:
         """Drop the copies of the check: they are no part of the mode's memory."""

@@ -374,3 +374,10 @@ def test_wrong_use_by_hand_says_so(tmp_path: Path, arguments: list[str]) -> None
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "usage" in done.stderr or "cannot read the job" in done.stderr
+
+
+def test_every_op_that_keeps_a_model_out_of_the_graph_is_named(bench: Bench) -> None:
+    """Case 1: ops made by ``torch.library.custom_op`` without a Meta function, each with calls."""
+    _, found = failure(bench, "without_metas", mode="aot_eager")
+    assert (found.phase, found.kind) == ("compile", "NotInGraph")
+    assert "bbtest.gap_a.default (2 calls), bbtest.gap_b.default (1 call)" in found.reason

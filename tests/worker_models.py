@@ -352,3 +352,29 @@ def wrong_backend(gm: torch.fx.GraphModule, example_inputs: list[Any], **_: Any)
 
 def failing_backend(gm: torch.fx.GraphModule, example_inputs: list[Any], **_: Any) -> Any:
     raise NotImplementedError("no converter for torch.ops.aten.add.Tensor\nfull text below")
+
+
+@torch.library.custom_op("bbtest::gap_a", mutates_args=())
+def gap_a(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+@torch.library.custom_op("bbtest::gap_b", mutates_args=())
+def gap_b(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def without_metas() -> Workload:
+    return workload(lambda self, x: gap_b(gap_a(x)) + gap_a(x))
+
+
+@torch.library.custom_op("bbtest::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x.double()
+
+
+doubled.register_fake(torch.empty_like)
+
+
+def wrong_meta() -> Workload:
+    return workload(lambda self, x: doubled(x) + 1)
