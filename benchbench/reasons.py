@@ -8,10 +8,14 @@ from benchbench import npu_errors
 
 MAX_REASON = 300
 
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_NO_SCHEMA = "infer_schema(func): "
+_SIGNATURE = " Got func with signature "
+
 
 def one_line(text: str, limit: int = MAX_REASON) -> str:
     """Return the text in one line of at most ``limit`` characters."""
-    flat = " ".join(text.split())
+    flat = " ".join(_ADDRESS.sub("", text).split())
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
@@ -45,6 +49,13 @@ def _with_ops(reason: str, message: str) -> str:
     return one_line(f"{', '.join(missing)}: {reason}") if missing else reason
 
 
+def _undeclared(message: str) -> str:
+    """Return why a custom op has no schema, without torch's list of all types that would do."""
+    said, _, signature = message.removeprefix(_NO_SCHEMA).partition(_SIGNATURE)
+    said = re.split(r"\s*The valid types are", said)[0].rstrip(".")
+    return f"a custom op cannot be declared: {said}, in {signature.removesuffix(')')}"
+
+
 def error_reason(error: BaseException) -> tuple[str, str, str | None]:
     """Return kind, one-line reason and hint of an exception that came out of compiling or running.
 
@@ -54,6 +65,9 @@ def error_reason(error: BaseException) -> tuple[str, str, str | None]:
     while isinstance(getattr(inner, "inner_exception", None), BaseException):
         inner = inner.inner_exception  # type: ignore[attr-defined]
     kind = type(inner).__name__
+    if str(inner).startswith(_NO_SCHEMA):
+        hint = "torch.library takes tensors, numbers, strings and lists of them"
+        return kind, one_line(_undeclared(str(inner))), hint
     text = _with_ops(break_reason(str(inner)) or kind, str(inner))
     if kind == "FailOnRecompileLimitHit":
         return kind, "recompile limit reached under fullgraph", "fix what the reasons name"

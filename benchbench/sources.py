@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import linecache
 import site
 import sys
 import sysconfig
@@ -11,6 +12,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from benchbench import paths
+
+_DECORATORS = 10
+"""Lines below a decorator in which the decorated function is looked for."""
 
 
 def source_hashes(path: str | None = None) -> dict[str, str]:
@@ -92,5 +96,15 @@ def where_raised(error: BaseException) -> str | None:
         if file.is_file() and _is_users(file):
             place = f"{_short_name(file)}:{frame.lineno} in {frame.name}"
             # At import the line itself says more than "<module>": it names the op or function.
-            return f"{place}: {(frame.line or '')[:80]}" if frame.name == "<module>" else place
+            return f"{place}: {_statement(frame)[:80]}" if frame.name == "<module>" else place
     return None
+
+
+def _statement(frame: traceback.FrameSummary) -> str:
+    """Return the line of a frame; of a decorator the line that names what it decorates."""
+    line = frame.line or ""
+    for number in range(frame.lineno or 1, (frame.lineno or 1) + _DECORATORS):
+        if not line.startswith("@"):
+            break
+        line = linecache.getline(frame.filename, number + 1).strip()
+    return line or frame.line or ""
