@@ -471,7 +471,7 @@ def test_nan_in_the_reference(bench: Callable[..., Bench]) -> None:
     for position, value in ((0, 1.0), (20, math.nan), (8, -math.inf)):
         result = made.candidate(change_call(2, put(position, value)))
         assert result.verdict == "fail"
-        assert "NaN or infinity differ at 1 positions" in (result.reason or "")
+        assert "NaN or infinity differ at 1 position " in (result.reason or "")
 
 
 # ---- state and inputs ------------------------------------------------------------------------

@@ -79,7 +79,7 @@ def test_nan_never_slips_through(
     judged = run(reference, candidate, reference.double() if with_golden else None)
     assert not judged.ok
     assert judged.reason is not None
-    assert "at 1 positions" in judged.reason
+    assert "at 1 position (" in judged.reason
     _all_finite(judged)
 
 

@@ -315,8 +315,8 @@ def _judge_direct(sums: _Sums, allowed: Tolerance) -> Judged:
     reason = None
     if not ok:
         reason = (
-            f"max|difference| / max|eager| is {relative:.2g} (allowed {allowed.max_rel:g}), "
-            f"cosine {cosine:.6f} (at least {allowed.cosine:g})"
+            f"off by {sums.max_abs:.2g}, {relative:.2g} of eager's largest value "
+            f"(allowed {allowed.max_rel:g}), cosine {cosine:.6f} (at least {allowed.cosine:g})"
         )
     return Judged(ok, severity, reason, tolerance=allowed.max_rel)
 
@@ -344,7 +344,8 @@ def _misplaced_text(sums: _Sums) -> str:
         (sums.infinity, "infinity in one of the two or with the other sign"),
     )
     listed = ", ".join(f"{count} {text}" for count, text in parts if count)
-    return f"NaN or infinity differ at {sums.misplaced} positions ({listed})"
+    where = "1 position" if sums.misplaced == 1 else f"{sums.misplaced} positions"
+    return f"NaN or infinity differ at {where} ({listed})"
 
 
 def _blocks(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
