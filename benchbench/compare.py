@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -360,7 +360,10 @@ def _doubts(candidate: Record, decision: Decision, level_ratio: float) -> Iterat
         yield f"{decision.n} processes: {paired.stopped}"
     speedup = None if decision.advisory else decision.speedup
     if speedup is not None and levels_disagree(speedup, level_ratio):
-        yield f"the rows' own latencies give {level_ratio:.2f}x"
+        yield (
+            f"the rows' own latencies give {level_ratio:.2f}x, one process each at another time; "
+            "the speedup is from pairs"
+        )
 
 
 def levels_disagree(paired: float, level: float) -> bool:
@@ -430,8 +433,19 @@ def _best_modes(found: Sequence[Row]) -> Iterator[Best]:
     for group, members in _by_group(found).items():
         passed = [row for row in members if counts(row)]
         if passed:
-            best = min(passed, key=lambda row: _median(row.record) or math.inf)
+            best = min(passed, key=_pace(passed))
             yield Best(group=group, row=best, candidates=len(passed))
+
+
+def _pace(members: Sequence[Row]) -> Callable[[Row], float]:
+    """Return what to order rows by: the stated speedups where all have one, else the latencies.
+
+    The speedups come from paired processes and the latencies do not, so the two may disagree; the
+    best mode must never be one that the table calls slower.
+    """
+    if all(row.is_baseline or row.speedup for row in members):
+        return lambda row: 1.0 / row.speedup if row.speedup else 1.0
+    return lambda row: _median(row.record) or math.inf
 
 
 def _means(found: Sequence[Row]) -> Iterator[MeanSpeedup]:

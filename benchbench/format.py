@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,6 +24,8 @@ from benchbench.verdicts import MARGIN, Verdict
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTE_UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+_FAR_OUT = 10
+"""The longest sample is mentioned when it took this many times the median."""
 _ZERO_WIDTH_JOINER = "\u200d"  # holds one emoji together; every other format character is escaped
 
 
@@ -128,8 +130,17 @@ def _status(row: Row) -> str:
 
 def _mode(row: Row) -> str:
     ran = row.record.graph.effective if row.record.graph else row.record.case.mode
+    if _nothing_ran(row.record):
+        ran = row.record.case.mode
     label = clean(row.mode)
     return label if ran == row.record.case.mode else f"{label} ({clean(ran)})"
+
+
+def _nothing_ran(record: Record) -> bool:
+    """Say whether a row failed before anything of it could run, so that nothing "really ran"."""
+    failure = record.failure
+    before = failure is not None and failure.phase in ("load", "inputs", "converters", "compile")
+    return before and failure is not None and failure.kind != "Fallback"
 
 
 def _if_ok(cell: Callable[[Row], str]) -> Callable[[Row], str]:
@@ -266,6 +277,52 @@ def reason(row: Row) -> str:
     if found is not None and found.reason and found.verdict != "pass":
         return clean(f"accuracy {found.verdict.replace('_', ' ')}: {found.reason}")
     return "none"
+
+
+def doubts(row: Row) -> str:
+    """Return in one line what limits the figures of an ok row; ``none`` when nothing does."""
+    if row.record.status != "ok" or reason(row) != "none":
+        return "none"
+    lines = [*_sample_doubts(row.record), *_verdict_doubts(row), *_accuracy_doubts(row.record)]
+    return clean("; ".join(lines)) or "none"
+
+
+def _sample_doubts(record: Record) -> Iterator[str]:
+    found = record.latency
+    if found is None or record.simulated:
+        return
+    if found.ci_low_s is None:
+        few = "1 sample is" if found.n_samples == 1 else f"{found.n_samples} samples are"
+        yield f"{few} too few for an interval (measure.max_time_s=)"
+    if found.max_s > _FAR_OUT * found.median_s:
+        outliers = f"{found.n_outliers} {'outlier' if found.n_outliers == 1 else 'outliers'}"
+        per_call = " per call" if found.iterations_per_sample > 1 else ""
+        yield (
+            f"{outliers} in {found.n_samples} samples, the longest {seconds(found.max_s)}{per_call}"
+        )
+
+
+def _verdict_doubts(row: Row) -> Iterator[str]:
+    found = row.decision
+    if found is None or row.speedup is None or row.record.simulated:
+        return
+    open_ = row.verdict in (Verdict.UNCLEAR, Verdict.NOISY)
+    # What one process a side is worth and what the caveats mean is in the legend, for all rows.
+    if not found.advisory or row.verdict is Verdict.UNCLEAR:
+        yield from row.reasons
+    if found.mde is not None and (open_ or row.verdict is Verdict.SAME):
+        yield f"a difference of {found.mde:.1%} or more would have shown"
+    if row.verdict is Verdict.UNCLEAR:
+        more = "standard" if found.advisory else "thorough"
+        yield f"comparison.policy={more} takes more processes"
+
+
+def _accuracy_doubts(record: Record) -> Iterator[str]:
+    found = record.accuracy
+    special = [n for n in found.notes if "NaN at" in n or "infinity at" in n] if found else []
+    if special:
+        more = f" (and {len(special) - 1} more like that)" if len(special) > 1 else ""
+        yield f"accuracy pass, with {special[0]}{more}"
 
 
 # ---- the columns ----------------------------------------------------------------------------
@@ -591,7 +648,7 @@ def reading_notes(view: View) -> list[str]:
         lines.append("[low, high]: 95 % interval of the speedup, over paired processes")
     if any(found.iterations_per_sample > 1 for found in measured):
         lines.append("batched: several calls per sample, so there are no percentiles")
-    if any(row.record.graph and row.record.graph.graphs for row in view.rows):
+    if any("/" in _graph(row) for row in view.rows):
         lines.append("graphs: graphs/breaks/recompiles")
     meanings = sorted({row.record.memory.meaning for row in view.rows if row.record.memory})
     lines += [f"peak memory: steady state, {clean(meaning)}" for meaning in meanings if meaning]
@@ -615,10 +672,18 @@ def difference_lines(view: View) -> list[str]:
     ]
 
 
+def doubt_lines(view: View) -> list[str]:
+    """Return one line per ok row whose figures are limited by something."""
+    return [
+        f"{row.mode}, {row.group}: {found}" for row in view.rows if (found := doubts(row)) != "none"
+    ]
+
+
 def sentences(view: View) -> list[str]:
     """Return everything that belongs below a table in a document, one cleaned line each."""
     lines = [
         *summary_lines(view),
+        *doubt_lines(view),
         *legend(view),
         *reading_notes(view),
         *difference_lines(view),

@@ -81,6 +81,15 @@ def test_verdict_comes_from_paired_processes_where_there_are_any() -> None:
     assert not row.decision.advisory  # type: ignore[union-attr]
 
 
+def test_the_best_mode_is_none_that_the_table_calls_slower() -> None:
+    """Its own process was quick, but the pairs know better."""
+    record = make_record("inductor", 0.0019)
+    slower = msgspec.structs.replace(record, paired=paired(-0.1, -0.11, -0.09, -0.1, -0.1))
+    found = compare.view([make_record("eager", 0.002), slower], baseline="eager")
+    assert found.rows[1].verdict is Verdict.SLOWER
+    assert found.summary.best[0].row.is_baseline
+
+
 def test_flagged_processes_are_left_out_and_counted() -> None:
     record = make_record("inductor", 0.001)
     noisy = msgspec.structs.replace(record, paired=paired(0.7, 0.7, 0.7, 0.7, 0.7, flags=(0, 1)))

@@ -24,6 +24,7 @@ from benchbench.records import (
     PairedProcess,
     Record,
 )
+from benchbench.verdicts import Verdict
 
 
 def cell(key: str, record: Record, base: Record | None = None) -> str:
@@ -225,3 +226,60 @@ def test_columns_are_one_list_with_unique_names() -> None:
     assert len(set(keys)) == len(keys)
     assert len(set(names)) == len(names)
     assert math.isfinite(sum(column.drop for column in text.COLUMNS))
+
+
+def paired_row(log_ratios: list[float], median_s: float = 0.002) -> compare.Row:
+    base = make_record("eager", 0.002)
+    processes = [PairedProcess(round=i, log_ratio=value) for i, value in enumerate(log_ratios)]
+    paired = Paired(baseline_key=base.case_key, design="duet", processes=processes)
+    return compare.rows([base, make_record("inductor", median_s, paired=paired)], "eager")[1]
+
+
+def test_a_paired_verdict_says_what_it_could_have_seen_and_what_speaks_against_it() -> None:
+    """Same: how small a difference would have shown; and the rows' own latencies disagree."""
+    row = paired_row([0.001, -0.002, 0.003, 0.0, -0.001], median_s=0.0018)
+    found = text.doubts(row)
+    assert row.verdict is Verdict.SAME
+    assert "or more would have shown" in found
+    assert "own latencies give 1.11x" in found
+
+
+def test_an_unclear_verdict_says_what_to_type_next() -> None:
+    assert "comparison.policy=thorough" in text.doubts(paired_row([0.1, -0.2, 0.3, 0.0, -0.1]))
+    one_a_side = compare.rows([make_record(), make_record("inductor", 0.00199)], "eager")[1]
+    assert one_a_side.verdict is Verdict.UNCLEAR
+    assert "comparison.policy=standard" in text.doubts(one_a_side)
+
+
+def test_a_clear_speedup_has_nothing_to_add() -> None:
+    assert text.doubts(paired_row([0.3, 0.31, 0.29, 0.3, 0.3], median_s=0.00148)) == "none"
+
+
+def test_nan_at_the_same_places_is_said_beside_a_pass() -> None:
+    """Case 32: a pass with a note."""
+    accuracy = AccuracyResult(verdict="pass", notes=["call 0: out: NaN at the same 3 positions"])
+    (row,) = compare.rows([make_record(accuracy=accuracy)], "eager")
+    assert "NaN at the same 3 positions" in text.doubts(row)
+
+
+def test_what_failed_in_its_first_call_is_not_said_to_have_run() -> None:
+    """Case 19: nothing ran in eager where the capture raised."""
+    failed = make_failed("npugraph_ex", graph=GraphEvidence(effective="eager (0 graphs)"))
+    (row,) = compare.rows([failed], "eager")
+    (mode,) = [column for column in text.columns() if column.key == "mode"]
+    assert mode.cell(row) == "npugraph_ex"
+
+
+@pytest.mark.parametrize(("n", "says"), [(1, "1 sample is too few"), (3, "3 samples are too few")])
+def test_a_row_of_few_samples_says_so(n: int, says: str) -> None:
+    """Cases 37 and 44: a model of seconds per call, or one reading."""
+    few = make_latency(3.0, n_samples=n, ci_low_s=None, ci_high_s=None)
+    (row,) = compare.rows([make_record(latency=few)], "eager")
+    assert says in text.doubts(row)
+
+
+def test_an_enormous_sample_is_visible() -> None:
+    """Case 44: one second once, beside a median of 2 ms."""
+    spike = make_latency(0.002, max_s=1.0, n_outliers=1, n_samples=20)
+    (row,) = compare.rows([make_record(latency=spike)], "eager")
+    assert text.doubts(row) == "1 outlier in 20 samples, the longest 1.00 s"

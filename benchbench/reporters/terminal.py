@@ -129,7 +129,7 @@ class _Notes:
         self._rows: dict[tuple[str, ...], list[Row]] = {}
         self._numbers: dict[int, int] = {}
         for row in view.rows:
-            if text.reason(row) == "none":
+            if _said(row) == "none":
                 continue
             members = self._rows.setdefault(self._key(row), [])
             members.append(row)
@@ -139,8 +139,8 @@ class _Notes:
 
     @staticmethod
     def _key(row: Row) -> tuple[str, ...]:
-        shared = (row.mode, text.status_word(row.record), text.reason(row))
-        return shared if row.status == "skipped" else (*shared, row.group)
+        shared = (row.mode, text.status_word(row.record), _said(row))
+        return shared if row.status in ("skipped", "ok") else (*shared, row.group)
 
     def number(self, row: Row) -> int | None:
         return self._numbers.get(id(row))
@@ -150,11 +150,17 @@ class _Notes:
             yield from _note(number, members)
 
 
+def _said(row: Row) -> str:
+    """Return why a row has no figures, else what limits them; ``none`` when nothing does."""
+    found = text.reason(row)
+    return found if found != "none" else text.doubts(row)
+
+
 def _note(number: int, members: list[Row]) -> Iterator[str]:
     row = members[0]
     mark = f"[{number}]"
     where = f", {text.clean(row.group)}" if len(members) == 1 else f" ({len(members)} cases)"
-    yield f"{mark} {text.clean(row.mode)}{where}: {_happened(row.record)}{text.reason(row)}"
+    yield f"{mark} {text.clean(row.mode)}{where}: {_happened(row.record)}{_said(row)}"
     failure = row.record.failure
     if failure is None:
         return
