@@ -171,6 +171,12 @@ def _explained(error: BaseException) -> ConfigError:
     for link in _chain(error):
         if isinstance(link, OmegaConfBaseException):
             return _omegaconf(link)
+    unread = re.search(r"(?:input|at) '(.*)'", str(error).splitlines()[0]) if str(error) else None
+    if unread and "hydra.cc" in str(error):
+        return ConfigError(
+            f"a value cannot be read at '{unread[1]}'\n"
+            "  next: a list is KEY=[1,2,4]; text with special characters is 'KEY=\"text\"'"
+        )
     first = [line for line in str(error).splitlines() if line.strip()]
     return ConfigError("\n  ".join(first[:3]) if first else type(error).__name__)
 
@@ -187,6 +193,22 @@ def _omegaconf(error: OmegaConfBaseException) -> ConfigError:
     found = re.search(r"not a subclass of (Mode|Model)Conf", message)
     if found:
         return not_selected(found[1].lower(), key, ["..."])
+    found = re.search(r"not a subclass of (\w+Conf)\. value: (.*)", message)
+    if found:
+        keys = ", ".join(name for name in schema.class_keys(found[1]) if name != "origin")
+        return ConfigError(
+            f"{key}: '{found[2]}' is not a set of keys\n  next: {key}.KEY=VALUE with {keys}"
+        )
+    if "Cannot merge DictConfig with ListConfig" in message:
+        return ConfigError(f"{key}: a list, where keys are meant\n  next: {key}.NAME=VALUE")
+    found = re.search(r"Value '(.*)' is not a valid bool", message)
+    if found:
+        return ConfigError(f"{key}: '{found[1]}' is not true or false")
+    if "dereferencing interpolation" in message or "Interpolation" in message:
+        first = message.split(":", 1)[0]
+        return ConfigError(
+            f"{key}: {first}\n  next: quote it if it is plain text: '{key}=\\${{..}}'"
+        )
     found = re.search(r"Value '(.*)' of type '(\w+)' could not be converted to (\w+)", message)
     if found:
         wanted = _WANTED.get(found[3].lower(), found[3])

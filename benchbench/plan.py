@@ -232,6 +232,7 @@ def _variants(conf: Conf, name: str, kind: DeviceKind, here: Path) -> Iterator[_
         for field in _MODE_ARGUMENTS
         if getattr(entry, field) is not None or field in defaults
     }
+    _check_stand_in(arguments.get("stand_in"), key, [here, *map(Path, conf.origin.config_dirs)])
     tables = _tables(Target(path=path, options={"name": name, **_scalars(arguments)}), kind)
     given = arguments | _marked(tables.flat(entry.options))
     usual = {field: defaults.get(field) for field in _MODE_ARGUMENTS}
@@ -253,6 +254,20 @@ def _variants(conf: Conf, name: str, kind: DeviceKind, here: Path) -> Iterator[_
                 if not _equal(value, usual.get(option))
             },
             skipped=_mode_reason(target, kind),
+        )
+
+
+def _check_stand_in(given: Any, key: str, folders: list[Path]) -> None:
+    """Refuse a stand-in whose file is in none of the folders that workers look in."""
+    for text in given if isinstance(given, list) else [given]:
+        file = str(text).rpartition(":")[0]
+        if not file.endswith(".py") or any(
+            (f / Path(file).expanduser()).is_file() for f in folders
+        ):
+            continue
+        raise ConfigError(
+            f"{key}.stand_in: no such file: {folders[0] / file}\n"
+            f"  next: {key}.stand_in=FILE.py:NAME_OF_A_BACKEND_IN_IT"
         )
 
 
@@ -487,7 +502,9 @@ def _numbers(value: Any, key: str, notes: list[str]) -> list[int]:
 
 
 def _bad_number(item: Any, key: str) -> ConfigError:
-    if isinstance(item, str) and item.lstrip("+-").isdigit():
+    if isinstance(item, str) and item.isascii() and item.isdigit() and not item.startswith("0"):
+        return ConfigError(f"{key}: '{item}' is text, not a number\n  next: {key}={item}")
+    if isinstance(item, str) and item.isascii() and item.lstrip("+-").isdigit():
         return ConfigError(
             f"{key}: '{item}' has a leading zero; YAML readers take that for octal\n"
             f"  next: {key}={int(item)}"

@@ -144,6 +144,11 @@ def test_the_baseline_comes_by_itself_and_can_be_left_out() -> None:
         (["batch_size=range(1,4)"], ["-m", "batch_size=[1,2,4]"]),
         (["hydra.searchpath=[/no/such/place]"], ["/no/such/place"]),
         (["model=nowhere/mine.py", "model.llama.size=tiny"], ["not selected"]),
+        (["batch_size=[1,,2]"], ["cannot be read at '[1,,'", "KEY=[1,2,4]"]),
+        (["measure=quick"], ["measure: 'quick' is not a set of keys", "max_time_s"]),
+        (["accuracy=perhaps"], ["'perhaps' is not true or false"]),
+        (["settings.environment=[a]"], ["settings.environment", "a list", "NAME=VALUE"]),
+        (["name=${model}"], ["name: ", "quote it"]),
     ],
 )
 def test_errors_help(words: list[str], parts: list[str]) -> None:

@@ -219,6 +219,8 @@ def test_an_option_of_another_device_skips_the_mode() -> None:
         (["batch_size=true"], ["true"]),
         (["batch_size=010"], ["leading zero", "batch_size=10"]),
         (["batch_size=eight"], ["eight"]),
+        (["batch_size='1'"], ["'1' is text", "batch_size=1"]),
+        (["mode=npugraph_ex", "mode.npugraph_ex.stand_in=nowhere.py:fn"], ["nowhere.py"]),
         (["batch_size=[]"], ["batch_size=[]"]),
         (["model.llama.seq_len=0"], ["model.llama.seq_len"]),
         (["dtype=flaot16"], ["unknown dtype 'flaot16'", "'float16'"]),
