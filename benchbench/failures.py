@@ -6,10 +6,12 @@ import re
 import traceback
 from collections.abc import Iterator
 
+import msgspec
+
 from benchbench.ending import MAX_REASON, one_line
 from benchbench.errors import BenchbenchError
 from benchbench.reasons import error_reason
-from benchbench.records import Failure, Phase, Status
+from benchbench.records import Failure, GraphEvidence, Phase, Status
 from benchbench.sources import where_raised
 
 _OP = re.compile(r"torch\.ops\.\w+\.\w+(?:\.\w+)?|\b[A-Za-z_]\w*::\w+(?:\.\w+)?")
@@ -48,6 +50,18 @@ def explain(
         hint = "choose a smaller size or batch_size, or free memory"
         return "oom", Failure(phase=phase, kind=kind, reason=_placed(reason, error), hint=hint)
     return "failed", Failure(phase=phase, kind=kind, reason=_placed(reason, error), hint=hint)
+
+
+def with_recompiles(failure: Failure, graph: GraphEvidence | None) -> Failure:
+    """Return the failure of a model that recompiles for ever with how often, and why."""
+    if failure.kind != "FailOnRecompileLimitHit" or graph is None or not graph.recompiles:
+        return failure
+    n, last = len(graph.recompiles), graph.recompiles[-1]
+    return msgspec.structs.replace(
+        failure,
+        reason=one_line(f"recompiled {n} times, last because {last}; {failure.reason}"),
+        hint="what the reasons name changes with every call: make it a tensor, or leave it out",
+    )
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

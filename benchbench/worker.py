@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from benchbench import devices, environment
-from benchbench.failures import causes, explain
-from benchbench.forkserver import PHASE_FD
+from benchbench.failures import causes, explain, with_recompiles
+from benchbench.forkserver import PHASE_FD, hide_torch_npu
 from benchbench.phases import Phases
 from benchbench.records import Job, Outcome
 
@@ -88,6 +88,8 @@ def _outcome(job: Job, device: Device, phases: Phases, interrupts: _Interrupts) 
     try:
         # Imports torch, so not before the environment is set and the phase "load" is announced.
         with phases.enter("load"):
+            if job.case.device == "cpu":
+                hide_torch_npu()
             from benchbench import jobs
             from benchbench.findings import Findings
         findings = Findings(phases)
@@ -109,6 +111,7 @@ def _outcome(job: Job, device: Device, phases: Phases, interrupts: _Interrupts) 
             # The evidence up to here often says why; that it cannot be had must not hide the error.
             try:
                 findings.graph = findings.look()
+                failure = with_recompiles(failure, findings.graph)
             except BaseException:  # noqa: BLE001
                 traceback.print_exc()
         known = findings.environment if findings else {}

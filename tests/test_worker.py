@@ -305,6 +305,8 @@ def test_a_recompile_per_call_is_no_timing(bench: Bench, fullgraph: bool, kind: 
     assert end.outcome.partial is not None
     assert end.outcome.partial.graph is not None
     assert any("step" in text for text in end.outcome.partial.graph.recompiles)
+    assert "step" in found.reason
+    assert "recompile" in found.reason
 
 
 def test_the_warm_compile_job_stops_after_compiling(bench: Bench) -> None:
