@@ -26,6 +26,7 @@ _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTE_UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 _FAR_OUT = 10
 """The longest sample is mentioned when it took this many times the median."""
+_LARGE_COMPILE_BYTES = 256 * 2**20
 _ZERO_WIDTH_JOINER = "\u200d"  # holds one emoji together; every other format character is escaped
 
 
@@ -283,7 +284,12 @@ def doubts(row: Row) -> str:
     """Return in one line what limits the figures of an ok row; ``none`` when nothing does."""
     if row.record.status != "ok" or reason(row) != "none":
         return "none"
-    lines = [*_sample_doubts(row.record), *_verdict_doubts(row), *_accuracy_doubts(row.record)]
+    lines = [
+        *_sample_doubts(row.record),
+        *_verdict_doubts(row),
+        *_accuracy_doubts(row.record),
+        *_memory_doubts(row.record),
+    ]
     return clean("; ".join(lines)) or "none"
 
 
@@ -323,6 +329,18 @@ def _accuracy_doubts(record: Record) -> Iterator[str]:
     if special:
         more = f" (and {len(special) - 1} more like that)" if len(special) > 1 else ""
         yield f"accuracy pass, with {special[0]}{more}"
+
+
+def _memory_doubts(record: Record) -> Iterator[str]:
+    found = record.memory
+    if found is None:
+        return
+    if Caveat.MEMORY_GROWS.name in record.caveats and found.growth_bytes_per_call:
+        growth = byte_size(found.growth_bytes_per_call)
+        yield f"memory grows by {growth} per call, so its peak depends on the number of calls"
+    compiling, steady = found.compile_peak_bytes or 0, found.steady_peak_bytes or 0
+    if compiling > max(_LARGE_COMPILE_BYTES, _FAR_OUT * steady):
+        yield f"compiling took {byte_size(compiling)} at its peak"
 
 
 # ---- the columns ----------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from benchbench.records import (
     CompileCost,
     Failure,
     GraphEvidence,
+    Memory,
     Paired,
     PairedProcess,
     Record,
@@ -283,3 +284,18 @@ def test_an_enormous_sample_is_visible() -> None:
     spike = make_latency(0.002, max_s=1.0, n_outliers=1, n_samples=20)
     (row,) = compare.rows([make_record(latency=spike)], "eager")
     assert text.doubts(row) == "1 outlier in 20 samples, the longest 1.00 s"
+
+
+def test_growing_memory_and_a_large_compile_peak_are_figures() -> None:
+    """Cases 47 and 50: the steady peak is in the table, these two are below it."""
+    grows = Memory(steady_peak_bytes=2**30, growth_bytes_per_call=2 * 2**20)
+    tuned = Memory(steady_peak_bytes=40 * 2**20, compile_peak_bytes=541 * 2**20)
+    rows = compare.rows(
+        [
+            make_record(memory=grows, caveats=["MEMORY_GROWS"]),
+            make_record("inductor", 0.001, memory=tuned),
+        ],
+        "eager",
+    )
+    assert "grows by 2.00 MiB per call" in text.doubts(rows[0])
+    assert text.doubts(rows[1]) == "compiling took 541 MiB at its peak"
