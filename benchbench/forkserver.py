@@ -49,6 +49,8 @@ _PR_SET_PDEATHSIG = 1
 def main(argv: list[str]) -> int:
     """Serve until the socket closes. In a forked worker: return the worker's exit status."""
     channel = socket.socket(fileno=int(argv[0]))
+    if argv[1:]:  # what is forked runs on the processor
+        hide_torch_npu()
     import_modules(argv[1:])
     if threading.active_count() > 1:
         # They would be missing after the fork, but the locks they hold would not.
@@ -66,6 +68,15 @@ def main(argv: list[str]) -> int:
         if not _supervise(channel, pid):
             break
     return 0
+
+
+def hide_torch_npu() -> None:
+    """Let this process believe that torch_npu is not installed, unless it is imported already.
+
+    Libraries such as transformers import it wherever it is installed, and on a machine without
+    CANN that import fails. What runs on the processor has no use for it.
+    """
+    sys.modules.setdefault("torch_npu", None)  # type: ignore[arg-type]
 
 
 def import_modules(names: Iterable[str]) -> None:
