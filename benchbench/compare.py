@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from benchbench import stats
-from benchbench.caveats import Caveat
+from benchbench.caveats import Caveat, caveat
 from benchbench.records import (
     SCHEMA_VERSION,
     Case,
@@ -356,6 +356,10 @@ def _doubts(candidate: Record, decision: Decision, level_ratio: float) -> Iterat
     if decision.reason:
         yield decision.reason
     paired = candidate.paired
+    if paired is not None and decision.flagged:
+        flags = dict.fromkeys(flag for process in paired.processes for flag in process.flags)
+        known = {flag: caveat(flag) for flag in flags}
+        yield "left out: " + ", ".join(one.text if one else flag for flag, one in known.items())
     if paired is not None and paired.stopped:
         yield f"{decision.n} processes: {paired.stopped}"
     speedup = None if decision.advisory else decision.speedup

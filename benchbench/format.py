@@ -25,7 +25,9 @@ from benchbench.verdicts import MARGIN, Verdict
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTE_UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 _FAR_OUT = 10
-"""The longest sample is mentioned when it took this many times the median."""
+"""The longest sample is mentioned when it took this many times the median ..."""
+_SPOILT_MEAN = 0.1
+"""... and moved the mean by this fraction: a short hiccup among many samples spoils nothing."""
 _LARGE_COMPILE_BYTES = 256 * 2**20
 _ZERO_WIDTH_JOINER = "\u200d"  # holds one emoji together; every other format character is escaped
 
@@ -300,7 +302,8 @@ def _sample_doubts(record: Record) -> Iterator[str]:
     if found.ci_low_s is None:
         few = "1 sample is" if found.n_samples == 1 else f"{found.n_samples} samples are"
         yield f"{few} too few for an interval (measure.max_time_s=)"
-    if found.max_s > _FAR_OUT * found.median_s:
+    moved = (found.max_s - found.median_s) / found.n_samples
+    if found.max_s > _FAR_OUT * found.median_s and moved > _SPOILT_MEAN * found.mean_s:
         outliers = f"{found.n_outliers} {'outlier' if found.n_outliers == 1 else 'outliers'}"
         per_call = " per call" if found.iterations_per_sample > 1 else ""
         yield (

@@ -94,6 +94,7 @@ def test_flagged_processes_are_left_out_and_counted() -> None:
     record = make_record("inductor", 0.001)
     noisy = msgspec.structs.replace(record, paired=paired(0.7, 0.7, 0.7, 0.7, 0.7, flags=(0, 1)))
     assert compared(noisy).verdict is Verdict.NOISY
+    assert any("did not get its core" in reason for reason in compared(noisy).reasons)
     fine = msgspec.structs.replace(record, paired=paired(9.0, 0.7, 0.71, 0.7, 0.69, flags=(0,)))
     assert compared(fine).speedup == pytest.approx(2.0, rel=0.02)
 

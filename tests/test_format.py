@@ -281,9 +281,12 @@ def test_a_row_of_few_samples_says_so(n: int, says: str) -> None:
 
 def test_an_enormous_sample_is_visible() -> None:
     """Case 44: one second once, beside a median of 2 ms."""
-    spike = make_latency(0.002, max_s=1.0, n_outliers=1, n_samples=20)
+    spike = make_latency(0.002, max_s=1.0, mean_s=0.052, n_outliers=1, n_samples=20)
     (row,) = compare.rows([make_record(latency=spike)], "eager")
     assert text.doubts(row) == "1 outlier in 20 samples, the longest 1.00 s"
+    hiccup = make_latency(0.00002, max_s=0.001, mean_s=0.000022, n_outliers=57, n_samples=550)
+    (row,) = compare.rows([make_record(latency=hiccup)], "eager")
+    assert text.doubts(row) == "none"
 
 
 def test_growing_memory_and_a_large_compile_peak_are_figures() -> None:

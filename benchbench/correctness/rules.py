@@ -315,7 +315,7 @@ def _judge_direct(sums: _Sums, allowed: Tolerance) -> Judged:
     reason = None
     if not ok:
         reason = (
-            f"off by {sums.max_abs:.2g}, {relative:.2g} of eager's largest value "
+            f"off by {sums.max_abs:.2g}, {relative:.2g} times eager's largest value "
             f"(allowed {allowed.max_rel:g}), cosine {cosine:.6f} (at least {allowed.cosine:g})"
         )
     return Judged(ok, severity, reason, tolerance=allowed.max_rel)
