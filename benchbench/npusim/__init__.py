@@ -85,6 +85,12 @@ def unavailable() -> str | None:
             f"torch_npu {torch_npu} does not fit torch {torch}"
             f" (pip install --no-deps torch-npu=={wheel.series(torch)}.*)"
         )
+    missing = [name for name in ("protobuf", "PyYAML") if wheel.version(name) is None]
+    if missing:
+        return (
+            f"torchair needs {' and '.join(missing)}, which torch_npu does not bring along"
+            f" (pip install {' '.join(missing)})"
+        )
     found = real_cann()
     if found and os.environ.get(FORCE_VARIABLE) != "1":
         return (
