@@ -52,10 +52,12 @@ def test_unavailable_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setattr(wheel, "package_folder", lambda: None)
     assert "pip install --no-deps torch-npu" in str(npusim.unavailable())
     monkeypatch.setattr(wheel, "package_folder", lambda: tmp_path)
-    versions = {"torch": "2.9.1", "torch_npu": "2.13.0"}
-    monkeypatch.setattr(wheel, "version", lambda name="torch_npu": versions[name])
+    versions = {"torch": "2.9.1", "torch_npu": "2.13.0", "PyYAML": "6.0"}
+    monkeypatch.setattr(wheel, "version", lambda name="torch_npu": versions.get(name))
     assert "does not fit torch 2.9.1" in str(npusim.unavailable())
     versions["torch"] = "2.13.0+cpu"
+    assert "pip install protobuf" in str(npusim.unavailable())
+    versions["protobuf"] = "7.0"
     monkeypatch.setattr(builder, "is_built", lambda: False)
     monkeypatch.setattr(builder, "compiler", lambda: None)
     assert "g++" in str(npusim.unavailable())
