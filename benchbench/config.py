@@ -201,6 +201,12 @@ def _omegaconf(error: OmegaConfBaseException) -> ConfigError:
         )
     if "Cannot merge DictConfig with ListConfig" in message:
         return ConfigError(f"{key}: a list, where keys are meant\n  next: {key}.NAME=VALUE")
+    found = re.search(r"Cannot convert '(?:list|dict)' to string: '(.*)'", message)
+    if found:
+        return ConfigError(f"{key}: {found[1]} is not one name\n  next: {key}=NAME")
+    found = re.search(r"Cannot assign (\w+) to Dict", message)
+    if found:
+        return ConfigError(f"{key}: holds several keys, not one value\n  next: {key}.KEY=VALUE")
     found = re.search(r"Value '(.*)' is not a valid bool", message)
     if found:
         return ConfigError(f"{key}: '{found[1]}' is not true or false")

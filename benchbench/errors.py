@@ -9,6 +9,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_MOST_NAMES = 40
+_NEAR_NAMES = 8
+
 
 class BenchbenchError(Exception):
     """Base of all errors that end in a message for the user instead of a traceback."""
@@ -49,10 +52,18 @@ def unknown(
     """Return the error for a name that is not among the ``accepted`` names of a ``kind``."""
     names = sorted(accepted)
     lines = [f"unknown {kind} '{value}'{did_you_mean(value, names)}"]
-    lines.append(f"  available: {', '.join(names) if names else '(none)'}")
+    lines.append(f"  available: {_listed(value, names)}")
     if next_step:
         lines.append(f"  next: {next_step}")
     return ConfigError("\n".join(lines))
+
+
+def _listed(value: str, names: list[str]) -> str:
+    """Return the names; of very many only those that come nearest, and how many there are."""
+    if len(names) <= _MOST_NAMES:
+        return ", ".join(names) if names else "(none)"
+    near = difflib.get_close_matches(value, names, n=_NEAR_NAMES, cutoff=0.0)
+    return f"{', '.join(near)} and {len(names) - len(near)} more"
 
 
 def _fold(word: str) -> str:

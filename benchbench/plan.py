@@ -463,6 +463,7 @@ def _lengths(
     fixed = defaults and defaults.get("seq_len") is None and entry.seq_len is None
     if fixed:
         if conf.seq_len is not None:
+            _numbers(conf.seq_len, "seq_len", [])  # what is ignored must still be right
             notes.append(f"{name} has no sequence length: seq_len is ignored for it")
         return [None]
     value, key = _shape(conf, "seq_len", f"model.{name}", entry.seq_len, defaults)
@@ -540,7 +541,8 @@ def _policy(conf: Conf, kind: DeviceKind) -> TimingPolicy:
         low_value, high_value = getattr(policy, low_name), getattr(policy, high_name)
         if low_value > high_value:
             raise ConfigError(
-                f"measure.{low_name}={low_value:g} is above measure.{high_name}={high_value:g}"
+                f"measure.{low_name}={low_value:g} is above measure.{high_name}={high_value:g}\n"
+                f"  next: measure.{low_name}={high_value:g} measure.{high_name}={high_value:g}"
             )
     return policy
 

@@ -146,6 +146,8 @@ def test_the_baseline_comes_by_itself_and_can_be_left_out() -> None:
         (["model=nowhere/mine.py", "model.llama.size=tiny"], ["not selected"]),
         (["batch_size=[1,,2]"], ["cannot be read at '[1,,'", "KEY=[1,2,4]"]),
         (["measure=quick"], ["measure: 'quick' is not a set of keys", "max_time_s"]),
+        (["size=[tiny,full]"], ["size: ", "is not one name", "size=NAME"]),
+        (["mode.inductor.options=7"], ["mode.inductor.options", "options.KEY=VALUE"]),
         (["accuracy=perhaps"], ["'perhaps' is not true or false"]),
         (["settings.environment=[a]"], ["settings.environment", "a list", "NAME=VALUE"]),
         (["name=${model}"], ["name: ", "quote it"]),

@@ -219,6 +219,7 @@ def test_an_option_of_another_device_skips_the_mode() -> None:
         (["batch_size=true"], ["true"]),
         (["batch_size=010"], ["leading zero", "batch_size=10"]),
         (["batch_size=eight"], ["eight"]),
+        (["model=mlp", "seq_len=five"], ["seq_len", "five"]),
         (["batch_size='1'"], ["'1' is text", "batch_size=1"]),
         (["mode=npugraph_ex", "mode.npugraph_ex.stand_in=nowhere.py:fn"], ["nowhere.py"]),
         (["batch_size=[]"], ["batch_size=[]"]),
@@ -238,6 +239,10 @@ def test_an_option_of_another_device_skips_the_mode() -> None:
             ["'frozen_parameter'"],
         ),
         (["measure.max_time_s=-1"], ["measure.max_time_s", "-1"]),
+        (
+            ["measure.max_time_s=0.2"],
+            ["measure.min_time_s=0.3 is above", "next: measure.min_time_s=0.2"],
+        ),
         (["measure.min_samples=50", "measure.max_samples=10"], ["measure.max_samples=10"]),
         (["limits.compile_s=0"], ["limits.compile_s"]),
         (["settings.threads=0"], ["settings.threads"]),
