@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from benchbench.caveats import Caveat
 from benchbench.records import Failure, Measurement, Outcome, Phase, Status
 
+_WITH_STACK = frozenset({"SIGSEGV", "SIGFPE", "SIGABRT", "SIGBUS", "SIGILL"})
+"""Signals at which the worker writes its Python stack to the log."""
+
 MAX_REASON = 300
 """Characters of a reason in a record; the log has the rest."""
 
@@ -132,7 +135,9 @@ def _hint(end: JobEnd) -> str:
     if code is not None and code < 0:
         if -code == signal.SIGKILL:
             return "see dmesg; free memory, or choose a smaller size or batch_size"
-        return "the log has the Python stack"
+        if signal_name(-code) in _WITH_STACK:
+            return "the log has the Python stack"
+        return "the model, a library or somebody on this machine sent the signal"
     return "look for os._exit in the model and its libraries; the log has what was printed"
 
 

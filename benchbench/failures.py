@@ -89,8 +89,9 @@ def _words(error: BaseException) -> tuple[str, str, str | None]:
     if isinstance(error, ModuleNotFoundError):
         return "ModuleNotFoundError", str(error), _install_hint(error)
     if isinstance(error, BenchbenchError):
-        first, _, rest = str(error).partition("\n")
-        return type(error).__name__, first, " ".join(rest.split()) or None
+        first, *rest = str(error).splitlines()
+        steps = [line.strip().removeprefix("next: ") for line in rest]
+        return type(error).__name__, first, "; ".join(steps) or None
     if not _has_text(error):
         return type(error).__name__, "".join(traceback.format_exception_only(error)), None
     return error_reason(error)

@@ -200,7 +200,7 @@ def _pair(made: object, path: str) -> tuple[torch.nn.Module, object]:
     if not isinstance(made, tuple | list) or len(made) != 2:
         size = f" of {len(made)}" if isinstance(made, tuple | list) else ""
         raise LoadError(
-            f"'{path}' returned a {type(made).__name__}{size}\n"
+            f"'{path}' returned {_a_type(made)}{size}\n"
             "  accepted: (module, inputs), or a benchbench.models.Workload"
         )
     module, inputs = made
@@ -208,12 +208,20 @@ def _pair(made: object, path: str) -> tuple[torch.nn.Module, object]:
     return module, inputs
 
 
+def _a_type(value: object) -> str:
+    """Return what a value is, with its article."""
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
 def _check_module(module: object, path: str) -> None:
     import torch
 
     if not isinstance(module, torch.nn.Module):
         raise LoadError(
-            f"'{path}' gave a {type(module).__name__} where a torch.nn.Module is needed\n"
+            f"'{path}' gave {_a_type(module)} where a torch.nn.Module is needed\n"
             "  next: put it in the forward of a module"
         )
     if type(module).__name__ == "OptimizedModule":
