@@ -24,6 +24,9 @@ def break_reason(text: str) -> str:
     first = text.strip().split("\n", 1)[0].strip()
     context = re.search(r"Developer debug context: *(.+)", text)
     about = context[1].strip() if context else ""
+    node = re.search(r"failed to run FX node with fake tensors: call_\w+ ([\w.]+)\(", text)
+    if node and not about:
+        about = node[1]
     if not first:
         return one_line(text)
     if first.startswith("generic_jump"):

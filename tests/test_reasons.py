@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchbench.reasons import error_reason, one_line
+from benchbench.reasons import break_reason, error_reason, one_line
 from benchbench.sources import where_raised
 
 
@@ -46,3 +46,13 @@ def test_a_decorator_is_not_the_place_but_what_it_decorates(tmp_path: Path) -> N
 
 def test_addresses_make_no_difference() -> None:
     assert one_line("<function f at 0x7f82434ec220>") == "<function f>"
+
+
+def test_a_call_that_cannot_be_traced_names_its_op() -> None:
+    """Case 1."""
+    text = (
+        "RuntimeError when making fake tensor call\n  Explanation: Dynamo failed to run FX node "
+        "with fake tensors: call_function bb.gap_a.default(*(FakeTensor(..., size=(8, 8)),), **{})"
+        ": got RuntimeError('no fake impl')\n\n  Developer debug context: \n\n For more details"
+    )
+    assert break_reason(text) == "RuntimeError when making fake tensor call: bb.gap_a.default"
