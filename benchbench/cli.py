@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from benchbench.compare import View
+    from benchbench.early import EarlyServer
     from benchbench.records import Plan
     from benchbench.runner import RunResult
     from benchbench.schema import Conf
@@ -187,6 +188,16 @@ def run(argv: list[str]) -> int:
     words = [*arguments.words, *extra]
     if arguments.multirun or arguments.cfg or arguments.info:
         return _through_hydra(arguments, words)
+    from benchbench.early import begin
+
+    with contextlib.ExitStack() as stack:
+        early = begin(words)
+        if early is not None:
+            stack.enter_context(early)
+        return _measure(arguments, words, early)
+
+
+def _measure(arguments: argparse.Namespace, words: list[str], early: EarlyServer | None) -> int:
     import msgspec
 
     from benchbench.config import compose
@@ -197,7 +208,7 @@ def run(argv: list[str]) -> int:
     plan = build_plan(conf, overrides=_as_typed([*flags, *words], conf), run_id="")
     # Only now: asking git may take a while, and a usage error should not wait for it.
     plan = msgspec.structs.replace(plan, run_id=new_run_id())
-    return execute(conf, plan).exit_code
+    return execute(conf, plan, early).exit_code
 
 
 def results_folder(value: str | None) -> Path:
@@ -205,7 +216,7 @@ def results_folder(value: str | None) -> Path:
     return Path(value or os.environ.get("BENCHBENCH_RESULTS") or "results").expanduser()
 
 
-def execute(conf: Conf, plan: Plan) -> RunResult:
+def execute(conf: Conf, plan: Plan, early: EarlyServer | None = None) -> RunResult:
     """Run a plan, print its table and keep it beside the records.
 
     A first Ctrl-C or SIGTERM, also one that comes while the table is written, lets this finish.
@@ -223,6 +234,7 @@ def execute(conf: Conf, plan: Plan) -> RunResult:
             progress=Progress(),
             resume=conf.resume,
             stop=stop,
+            early=early,
         )
         view = view_of([result.run_dir])
         _keep_tables(view, RunWriter(result.run_dir, plan))

@@ -10,9 +10,9 @@ A fork is sound only while nothing has started threads that hold locks: this pro
 does nothing else, no tensor operation, no thread count, no device call. It owns its workers: when
 the socket closes, because the run has ended or was killed, it kills what it started and ends.
 
-Protocol, one JSON object per line: to each request ``{argv, exec, environment, cwd, log}`` (with
-the phase pipe as a passed descriptor) the answers ``{"pid": n}`` and, when the worker has ended,
-``{"status": n}`` as ``os.waitpid`` returns it.
+Protocol, one JSON object per line: to each request ``{argv, exec, environment, cwd, log, import}``
+(with the phase pipe as a passed descriptor) the answers ``{"pid": n}`` and, when the worker has
+ended, ``{"status": n}`` as ``os.waitpid`` returns it. ``import`` names modules to import first.
 """
 
 from __future__ import annotations
@@ -52,13 +52,14 @@ def main(argv: list[str]) -> int:
     if argv[1:]:  # what is forked runs on the processor
         hide_torch_npu()
     import_modules(argv[1:])
-    if threading.active_count() > 1:
-        # They would be missing after the fork, but the locks they hold would not.
-        sys.exit(f"imports started threads: {[t.name for t in threading.enumerate()]}")
     _watch_children()
     server = os.getpid()
     while received := _receive(channel):
         request, phase_fd = received
+        import_modules(request["import"])
+        if threading.active_count() > 1:
+            # They would be missing after the fork, but the locks they hold would not.
+            sys.exit(f"imports started threads: {[t.name for t in threading.enumerate()]}")
         pid = os.fork()
         if pid == 0:
             channel.close()

@@ -31,13 +31,13 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from benchbench import devices
+from benchbench.early import EarlyServer, worker_environment
 from benchbench.ending import JobEnd, signal_name
 from benchbench.environment import job_variables
 from benchbench.forkserver import (
     PHASE_FD,
     PRELOAD,
     SIGKILL,
-    TOKEN,
     kill_group,
     model_modules,
     sweep,
@@ -98,13 +98,15 @@ class Launcher:
         entry: str = "benchbench.worker",
         preload: tuple[str, ...] | None = None,
         compiles: bool = True,
+        early: EarlyServer | None = None,
     ) -> None:
         self._stop = stop
         self._entry = entry
         if preload is None:
             preload = (*(PRELOAD if compiles else PRELOAD[:1]), "benchbench.jobs")
         self._preload = preload
-        self._token = uuid.uuid4().hex
+        self._token = early.token if early else uuid.uuid4().hex
+        self._early = early
         self._server: _Server | None = None
         self._fork_works = _SERVERS_POSSIBLE
         self._server_works = _SERVERS_POSSIBLE
@@ -186,7 +188,8 @@ class Launcher:
             self._close_server()
         if self._server is None:
             errors = request.log_path.with_name("forkserver.log")
-            self._server = _Server(environment, modules, errors)
+            early = self._early if fork else None
+            self._server = _Server(environment, modules, errors, early)
         worker = _Served(self._server, request, ringer, fork=fork)
         return worker, "forked" if fork else "fresh"
 
@@ -200,15 +203,8 @@ class Launcher:
 
     def _environment(self, job: Job) -> dict[str, str]:
         """Return the variables that must be set before torch is imported."""
-        return {
-            **os.environ,
-            **job_variables(msgspec.structs.replace(job, cache_dir=None)),
-            "PYTHONUTF8": "1",  # names of files are read alike in every locale
-            "PYTHONIOENCODING": "utf-8:backslashreplace",  # a model's print must not fail
-            "PYTHONUNBUFFERED": "1",  # what was printed before a crash is in the log
-            "PYTHONFAULTHANDLER": "1",
-            TOKEN: self._token,
-        }
+        variables = job_variables(msgspec.structs.replace(job, cache_dir=None))
+        return worker_environment(self._token, variables)
 
     def _watch(self, worker: Worker, phases: _Phases, bell: int | None, on_phase: OnPhase) -> None:
         """Sleep until the worker has ended; end it when the limit is up or the user says so."""
@@ -331,12 +327,27 @@ class _Ticker:
 class _Server:
     """A process of ``benchbench.forkserver`` for one environment and one set of imports."""
 
-    def __init__(self, environment: dict[str, str], modules: tuple[str, ...], errors: Path) -> None:
+    def __init__(
+        self,
+        environment: dict[str, str],
+        modules: tuple[str, ...],
+        errors: Path,
+        early: EarlyServer | None = None,
+    ) -> None:
         self._identity = (environment, modules)
         self._cwd = os.getcwd()
         self._errors = errors
-        self.channel, theirs = socket.socketpair()
         self._rest = b""
+        self._later: tuple[str, ...] = ()
+        """Modules that a server which was started early has still to import."""
+        self._early = early
+        if early is not None and (taken := early.take(environment)):
+            self._process, self.channel = taken
+            self.pid = self._process.pid
+            self._later = modules
+            return
+        self._early = None
+        self.channel, theirs = socket.socketpair()
         command = [sys.executable, "-m", "benchbench.forkserver", str(theirs.fileno()), *modules]
         with theirs, errors.open("ab") as log:
             self._process = subprocess.Popen(
@@ -363,7 +374,9 @@ class _Server:
             "environment": request.environment,
             "cwd": self._cwd,
             "log": str(request.log_path.absolute()),
+            "import": self._later,
         }
+        self._later = ()
         try:
             socket.send_fds(self.channel, [json.dumps(message).encode() + b"\n"], [ringer])
         except OSError as error:
@@ -400,6 +413,8 @@ class _Server:
             self._process.kill()
             self._process.wait()
         with contextlib.suppress(OSError):
+            if self._early is not None:
+                self._errors.write_bytes(self._early.printed())
             if self._errors.stat().st_size == 0:
                 self._errors.unlink()
 

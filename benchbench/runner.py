@@ -30,6 +30,7 @@ from benchbench.assemble import (
     without_reference,
 )
 from benchbench.comparison import Comparisons, comparable
+from benchbench.early import EarlyServer
 from benchbench.ending import JobEnd, Judgement, judge, signal_name
 from benchbench.environment import host_facts
 from benchbench.errors import StoreError
@@ -62,6 +63,7 @@ def run_plan(
     resume: str | None = None,
     stop: Interrupts | None = None,
     make_launcher: Callable[..., Launcher] = Launcher,
+    early: EarlyServer | None = None,
 ) -> RunResult:
     """Run the cases of a plan and return their records, all of them stored already.
 
@@ -72,6 +74,8 @@ def run_plan(
     earlier = Earlier.load(results_dir, resume)
     compiling = any(compiles(case) for case in plan.cases if case.key not in plan.skipped)
     make_launcher = functools.partial(make_launcher, compiles=compiling)
+    if early is not None and len(plan.device_ids) < 2:
+        make_launcher = functools.partial(make_launcher, early=early)
     with contextlib.ExitStack() as stack:
         if stop is None:
             stop = stack.enter_context(Interrupts())
